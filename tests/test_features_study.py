@@ -12,8 +12,7 @@ RESULT = ROOT / "experiments" / "results" / "features.json"
 
 @pytest.fixture
 def page(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "experiments"))
-    return importlib.import_module("features_shared.features_page")
+    return importlib.import_module("tacit_lab.studies.features.features_page")
 
 
 def test_the_published_result_has_a_verdict_on_each_claim(page):

@@ -24,8 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 @pytest.fixture(scope="module")
 def shared() -> Any:
     patch = pytest.MonkeyPatch()
-    patch.syspath_prepend(str(ROOT / "experiments"))
-    yield lambda name: importlib.import_module(f"hidden_shared.{name}")
+    yield lambda name: importlib.import_module(f"tacit_lab.studies.hidden.{name}")
     patch.undo()
 
 

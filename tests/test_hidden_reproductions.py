@@ -28,8 +28,7 @@ BANK = 300
 def shared() -> Any:
     """Import a module that the experiments share."""
     patch = pytest.MonkeyPatch()
-    patch.syspath_prepend(str(ROOT / "experiments"))
-    yield lambda name: importlib.import_module(f"hidden_shared.{name}")
+    yield lambda name: importlib.import_module(f"tacit_lab.studies.hidden.{name}")
     patch.undo()
 
 

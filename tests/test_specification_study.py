@@ -18,8 +18,7 @@ STORED = ROOT / "experiments" / "results" / "specifications-identification.json"
 @pytest.fixture
 def load(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Import a module that the study shares."""
-    monkeypatch.syspath_prepend(str(ROOT / "experiments"))
-    return lambda name: importlib.import_module(f"specifications_shared.{name}")
+    return lambda name: importlib.import_module(f"tacit_lab.studies.specifications.{name}")
 
 
 def test_tasks_of_a_seed_are_as_many_as_asked_for_and_no_two_alike(load: Any) -> None:

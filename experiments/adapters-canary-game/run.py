@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,17 +12,15 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from adapters_shared import whole
-from adapters_shared.features import Features, Recipe, features
-from adapters_shared.two_layers import Heads, Task, losses
-from pac_shared import data
-from pac_shared.state import RESULTS, Study, write
 from tacit.accounting import PrivacyProfile, projected_plus_noise
 from tacit.adapters import HeadSteps, NoisyProjection, Schedule
 from tacit.gradients.methods import ClippedMethod, Normal
 from tacit_lab.canary_game import CanaryGame, canary_game, play_linear_heads
+from tacit_lab.studies.adapters import whole
+from tacit_lab.studies.adapters.features import Features, Recipe, features
+from tacit_lab.studies.adapters.two_layers import Heads, Task, losses
+from tacit_lab.studies.pac import data
+from tacit_lab.studies.pac.state import RESULTS, Study, write
 
 SEED, POPULATION = 0, 200
 FULL: dict[str, Any] = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,15 +12,13 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from adapters_shared.features import Features, Recipe, features
-from pac_shared import data
-from pac_shared.state import RESULTS, Study, write
 from tacit.accounting import ProjectedSteps
 from tacit.accounting.published import lora_theorem_5_multiplier
 from tacit.adapters import DPSGD, DPLoRAFA, HeadSteps, NoisyProjection, Schedule, train_heads
 from tacit.gradients import ClippedMethod, Method
+from tacit_lab.studies.adapters.features import Features, Recipe, features
+from tacit_lab.studies.pac import data
+from tacit_lab.studies.pac.state import RESULTS, Study, write
 
 DELTA, CLASSES = 1e-4, 10
 FULL: dict[str, Any] = {

@@ -8,15 +8,13 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from hidden_shared import attackers_page
-from hidden_shared.attackers import Scale, clean_facts, measure_layer, packed
-from hidden_shared.measure import kept_facts
-from hidden_shared.results import RESULTS, write_result
 from tacit.hidden_states import Sizes
 from tacit.hidden_states.audit.sweep import Bench
 from tacit.models import Prefixes, docstring_corpus, load, read_text
+from tacit_lab.studies.hidden import attackers_page
+from tacit_lab.studies.hidden.attackers import Scale, clean_facts, measure_layer, packed
+from tacit_lab.studies.hidden.measure import kept_facts
+from tacit_lab.studies.hidden.results import RESULTS, write_result
 
 LENGTH, SEED = 16, 0
 CHARACTERS = 2_500_000

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,10 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from pac_shared import data
-from pac_shared.state import RESULTS, Study, write
 from tacit import Run
 from tacit.training import Beside, Indistinguishable, LocalSteps, OneStep, References
+from tacit_lab.studies.pac import data
+from tacit_lab.studies.pac.state import RESULTS, Study, write
 
 DELTA = 1e-5
 FULL = {

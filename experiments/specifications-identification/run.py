@@ -12,17 +12,15 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from hidden_shared.results import write_result
-from pac_shared import data
-from pac_shared.state import RESULTS, Study
-from specifications_shared import figure, learnwares, reuse, tasks
-from specifications_shared.backbones import NAMES as BACKBONES
-from specifications_shared.backbones import RANK, SIZE
-from specifications_shared.baselines import DELTA
-from specifications_shared.rows import Row, budget, percent
-from specifications_shared.stages import (
+from tacit_lab.studies.hidden.results import write_result
+from tacit_lab.studies.pac import data
+from tacit_lab.studies.pac.state import RESULTS, Study
+from tacit_lab.studies.specifications import figure, learnwares, reuse, tasks
+from tacit_lab.studies.specifications.backbones import NAMES as BACKBONES
+from tacit_lab.studies.specifications.backbones import RANK, SIZE
+from tacit_lab.studies.specifications.baselines import DELTA
+from tacit_lab.studies.specifications.rows import Row, budget, percent
+from tacit_lab.studies.specifications.stages import (
     Collection,
     Way,
     agreement,

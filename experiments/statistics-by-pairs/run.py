@@ -5,19 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 from sklearn.datasets import load_iris
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from pac_shared import data
-from pac_shared.state import RESULTS, Study, write
 from tacit import Draw, Effort, Rows, Table, prepare
 from tacit.releases.promises import Promise
+from tacit_lab.studies.pac import data
+from tacit_lab.studies.pac.state import RESULTS, Study, write
 
 SEED = 20_261
 SUCCESSES = (0.55, 0.75)

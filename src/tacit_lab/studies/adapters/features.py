@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pac_shared import data
-from pac_shared.networks import CACHE
 from tacit.compute import progress_bar
+from tacit_lab.studies.pac import data
+from tacit_lab.studies.pac.networks import CACHE
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from hidden_shared.results import section
-from reproductions.prose import filled, rounded_up, table
+from tacit_lab.studies.hidden.results import section
+from tacit_lab.studies.reproductions.prose import filled, rounded_up, table
 
 NAME = "adapters-canary-game"
 LOSS, RATIO = "loss of the canary", "every update, the other records known"

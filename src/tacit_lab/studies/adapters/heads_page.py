@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hidden_shared.results import section
-from reproductions.prose import filled, table
+from tacit_lab.studies.hidden.results import section
+from tacit_lab.studies.reproductions.prose import filled, table
 
 NAME = "adapters-frozen-features"
 EXACT, PLAIN = "M2 exact, r = 64", "DP-SGD"

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from adapters_shared.features import Features
+from tacit_lab.studies.adapters.features import Features
 
 MOMENTUM = 0.9
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from architectures_shared.measure import DESIGNS, Prompts, use
 from tacit.attacks import retrieve
 from tacit.covariance import Isotropic
 from tacit.hidden_states import Geometry, designs_at_budget
 from tacit.models import LanguageModel
+from tacit_lab.studies.architectures.measure import DESIGNS, Prompts, use
 
 HALVINGS = 20
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from architectures_shared.words import verdict_table
-from hidden_shared.results import section
-from reproductions.prose import filled, table
+from tacit_lab.studies.architectures.words import verdict_table
+from tacit_lab.studies.hidden.results import section
+from tacit_lab.studies.reproductions.prose import filled, table
 
 NAME = "regularisers"
 # a control's margin of error: attacks on 500 states have a standard error of at most .022

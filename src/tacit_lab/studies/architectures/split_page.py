@@ -5,9 +5,9 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
-from architectures_shared.words import mean_range, verdict_table
-from hidden_shared.results import section
-from reproductions.prose import filled, table
+from tacit_lab.studies.architectures.words import mean_range, verdict_table
+from tacit_lab.studies.hidden.results import section
+from tacit_lab.studies.reproductions.prose import filled, table
 
 NAME, LARGER = "split-memory", "split-memory-two-cores"
 NAMES = {

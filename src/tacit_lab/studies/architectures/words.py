@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reproductions.prose import table
+from tacit_lab.studies.reproductions.prose import table
 
 
 def mean_range(values: Sequence[float], digits: int) -> str:

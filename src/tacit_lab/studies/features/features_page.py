@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hidden_shared.results import section
-from reproductions.prose import filled, table
+from tacit_lab.studies.hidden.results import section
+from tacit_lab.studies.reproductions.prose import filled, table
 
 NAME = "features"
 HOLDS, FAILS, PARTLY = "holds", "does not hold", "holds in part"

@@ -9,8 +9,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from hidden_shared.measure import DENOISED
-from hidden_shared.rows import Row, ends, row
 from tacit.hidden_states import Point, Sizes, sweep
 from tacit.hidden_states.audit.guessers import (
     Digit,
@@ -25,6 +23,8 @@ from tacit.hidden_states.audit.guessers import (
 )
 from tacit.hidden_states.audit.sweep import Bench
 from tacit.models import LanguageModel, Prefixes
+from tacit_lab.studies.hidden.measure import DENOISED
+from tacit_lab.studies.hidden.rows import Row, ends, row
 
 NOISE = ("isotropic", "mahalanobis-optimal")
 REFERENCE = "codebook-decision"

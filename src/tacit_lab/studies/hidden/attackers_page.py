@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
-from hidden_shared.attackers import CLOSE
-from hidden_shared.middle_page import WORDS
-from hidden_shared.results import RESULTS
-from reproductions.prose import filled, table
+from tacit_lab.studies.hidden.attackers import CLOSE
+from tacit_lab.studies.hidden.middle_page import WORDS
+from tacit_lab.studies.hidden.results import RESULTS
+from tacit_lab.studies.reproductions.prose import filled, table
 
 NAME = "hidden-attackers"
-PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "hidden-attackers.md"
 LEARNT = "labels of"
 
 
 def render() -> None:
     """Write the page from the result that is there."""
     result = json.loads((RESULTS / f"{NAME}.json").read_text(encoding="utf-8"))
-    PAGE.write_text(text(result), encoding="utf-8")
+    page = DOCS / "explanation" / "hidden-attackers.md"
+    page.write_text(text(result), encoding="utf-8")
 
 
 def text(result: dict[str, Any]) -> str:

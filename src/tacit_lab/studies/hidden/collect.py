@@ -7,9 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from pac_shared.data import MissingDataError, find
+from tacit_lab.studies.pac.data import MissingDataError, find
 
 OUT = Path(__file__).parent / "published.json"
 FOLDER = "hidden_state_results"

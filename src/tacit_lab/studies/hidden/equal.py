@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from hidden_shared.rows import Row
+from tacit_lab.studies.hidden.rows import Row
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,10 @@ from matplotlib import colormaps, rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from hidden_shared import published
-from hidden_shared.study import Study
-from hidden_shared.verdicts import gains
+from tacit_lab.studies.hidden import published
+from tacit_lab.studies.hidden.study import Study
+from tacit_lab.studies.hidden.verdicts import gains
 
-IMAGES = Path(__file__).parents[2] / "docs" / "images"
 NOISE, BOOK, GREY = "#D55E00", "#0072B2", "#8A8A8A"
 
 

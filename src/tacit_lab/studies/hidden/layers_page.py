@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from hidden_shared import published
-from hidden_shared.equal import Equal
-from hidden_shared.measure import DESIGNS
-from hidden_shared.middle_page import WORDS
-from hidden_shared.results import section
-from hidden_shared.study import Study
-from hidden_shared.verdicts import gains, verdicts
-from reproductions.prose import filled, rounded_up, table
+from tacit_lab.studies.hidden import published
+from tacit_lab.studies.hidden.equal import Equal
+from tacit_lab.studies.hidden.measure import DESIGNS
+from tacit_lab.studies.hidden.middle_page import WORDS
+from tacit_lab.studies.hidden.results import section
+from tacit_lab.studies.hidden.study import Study
+from tacit_lab.studies.hidden.verdicts import gains, verdicts
+from tacit_lab.studies.reproductions.prose import filled, rounded_up, table
 
 NAME = "hidden-layers"
 THRESHOLDS = (0.5, 0.4, 0.3, 0.2, 0.1)
@@ -59,7 +59,7 @@ alone.
 Releases with the same σ, or the same K = ½ tr(FΣ), do not cost the same. Equal KL below is KL
 that was *measured*: for each design the budget that should give it was solved for on a first grid
 and measured again, and what little remains is interpolated. *Denoised* is the posterior mean of
-the noisy state over the calibration states. `experiments/hidden_shared/published.json` holds the
+the noisy state over the calibration states. `src/tacit_lab/studies/hidden/published.json` holds the
 paper's own rows ({figures["source"]}; {figures["licence"]}), and they are counted again here."""
 
 

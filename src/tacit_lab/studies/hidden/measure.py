@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from hidden_shared.equal import budgets_for
-from hidden_shared.rows import Row, row
 from tacit.hidden_states import Sizes, sweep
 from tacit.hidden_states.audit.laboratory import Laboratory
 from tacit.hidden_states.audit.sweep import Bench
 from tacit.models import LanguageModel, Prefixes
+from tacit_lab.studies.hidden.equal import budgets_for
+from tacit_lab.studies.hidden.rows import Row, row
 
 DESIGNS = ("isotropic", "inverse-fisher", "inverse-fisher-diagonal", "mahalanobis-optimal")
 SCALED = ("isotropic", "inverse-fisher-diagonal", "mahalanobis-optimal")

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
-from hidden_shared.guarded import TRIES, GuardedRow
-from hidden_shared.results import section
-from reproductions.prose import filled, rounded_up, table
 from tacit.hidden_states import Point
+from tacit_lab.studies.hidden.guarded import TRIES, GuardedRow
+from tacit_lab.studies.hidden.results import section
+from tacit_lab.studies.places import IMAGES
+from tacit_lab.studies.reproductions.prose import filled, rounded_up, table
 
-IMAGES = Path(__file__).parents[2] / "docs" / "images"
 NAME = "empty-middle"
 WORDS = {
     "isotropic": "isotropic",

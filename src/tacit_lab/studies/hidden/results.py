@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit._ground.files import write_text_atomic
-
-RESULTS = Path(__file__).resolve().parents[1] / "results"
+from tacit_lab.studies.places import RESULTS
 
 
 def write_result(path: Path, result: dict[str, Any], rows: str) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hidden_shared.inversion_page import permuted, released, share, tokens
-from hidden_shared.results import section
-from reproductions.prose import filled, table
+from tacit_lab.studies.hidden.inversion_page import permuted, released, share, tokens
+from tacit_lab.studies.hidden.results import section
+from tacit_lab.studies.reproductions.prose import filled, table
 
 NAME = "inversion-sequences"
 # exact match of the paper's sequence inverter on clean GPT-2 prefixes (Sec. 7)

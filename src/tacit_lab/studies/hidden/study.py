@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from hidden_shared.equal import Equal, at_kl
-from hidden_shared.measure import DENOISED
-from hidden_shared.rows import Row, unpacked
+from tacit_lab.studies.hidden.equal import Equal, at_kl
+from tacit_lab.studies.hidden.measure import DENOISED
+from tacit_lab.studies.hidden.rows import Row, unpacked
 
 
 @dataclass(frozen=True)

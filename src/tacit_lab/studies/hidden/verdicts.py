@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from hidden_shared import published
-from hidden_shared.equal import gain
-from hidden_shared.rows import Row
-from hidden_shared.study import Study
+from tacit_lab.studies.hidden import published
+from tacit_lab.studies.hidden.equal import gain
+from tacit_lab.studies.hidden.rows import Row
+from tacit_lab.studies.hidden.study import Study
 
 HOLDS, FAILS, RAW_ONLY, PARTLY = (
     "holds", "does not hold", "holds only for raw states", "holds in part"

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tacit_lab.studies.places import ROOT
+
 TOKENS = 64
 VOCABULARY = 30_000
 
@@ -45,7 +47,7 @@ def find(name: str) -> Path:
     Raises:
         MissingDataError: it is in neither.
     """
-    beside = Path(__file__).resolve().parents[3] / "shared" / "data"
+    beside = ROOT.parent / "shared" / "data"
     found = Path(os.environ.get("TACIT_DATA") or beside) / name
     if not found.is_file():
         raise MissingDataError(f"{name} is not there: put its folder in TACIT_DATA")

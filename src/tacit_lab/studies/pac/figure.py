@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from pac_shared import published, words
+from tacit_lab.studies.pac import published, words
+from tacit_lab.studies.places import IMAGES
 
-IMAGES = Path(__file__).parents[2] / "docs" / "images"
 COLOURS = {
     "linear": "#D55E00",
     "exact": "#0072B2",

@@ -14,11 +14,6 @@ from rich.console import Console
 from scipy.spatial import cKDTree
 from scipy.special import digamma, gammaln
 
-from pac_shared import figure, page, published
-from pac_shared.data import MissingDataError
-from pac_shared.networks import Logits, logits
-from pac_shared.state import RESULTS, Study, write
-from reproductions.page import render
 from tacit.attacks import bayes
 from tacit.attacks.intervals import proportion_interval
 from tacit.conversions import fano_information
@@ -26,6 +21,11 @@ from tacit.covariance import Covariance, Dense
 from tacit.design import Design, gaussian_information, true_information
 from tacit.information import mixture
 from tacit_lab.stackelberg import estimate_stackelberg
+from tacit_lab.studies.pac import figure, page, published
+from tacit_lab.studies.pac.data import MissingDataError
+from tacit_lab.studies.pac.networks import Logits, logits
+from tacit_lab.studies.pac.state import RESULTS, Study, write
+from tacit_lab.studies.reproductions.page import render
 
 SECRETS, SEED = 1_000, 20_260
 DRAWS, TRIALS, SAMPLES = 100, 20_000, 100_000

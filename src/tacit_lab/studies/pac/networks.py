@@ -7,15 +7,14 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pac_shared import data
 from tacit.compute import progress_bar
+from tacit_lab.studies.pac import data
+from tacit_lab.studies.places import CACHE
 
-CACHE = Path(__file__).parent / "cache"
 SMOKE = (2_000, 1_000)
 
 
@@ -59,6 +58,7 @@ class Logits:
 
     @property
     def accuracy(self) -> float:
+        """Share of rows whose largest logit is the label's."""
         return float((self.values.argmax(axis=1) == self.labels).mean())
 
 

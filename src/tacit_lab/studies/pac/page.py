@@ -6,9 +6,9 @@ import json
 import math
 from typing import Any
 
-from pac_shared import published, words
-from pac_shared.state import RESULTS
-from reproductions.prose import filled, rounded_down, rounded_up
+from tacit_lab.studies.pac import published, words
+from tacit_lab.studies.pac.state import RESULTS
+from tacit_lab.studies.reproductions.prose import filled, rounded_down, rounded_up
 
 LOGITS = ("mnist", "cifar10", "agnews")
 METHODS = ("linear", "exact", "diagonal", "ours")

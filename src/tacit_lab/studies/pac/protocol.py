@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pac_shared import published
+from tacit_lab.studies.pac import published
 
 POOL, DRAWS, POOLS, TRAINING_SHARE = 30, 4_000, 200, 0.8
 

@@ -8,9 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pac_shared.networks import CACHE
-
-RESULTS = Path(__file__).resolve().parents[1] / "results"
+from tacit_lab.studies.pac.networks import CACHE
 
 
 class Study:

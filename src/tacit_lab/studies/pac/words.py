@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pac_shared import published
+from tacit_lab.studies.pac import published
 
 TITLES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "mnist": "MNIST", "agnews": "AG-News"}
 # Where the power of Efficient-PAC is proportional to 1/β.
@@ -16,7 +16,7 @@ PRINTED = {"auto": "Auto-PAC", "efficient": "Efficient-PAC", "sr": "SR-PAC"}
 
 OPENING = """## The residual-PAC paper: tables 1 to 6
 
-`experiments/pac_shared/published.json` holds Tables 1 to 6 as printed. The data sets are not
+`src/tacit_lab/studies/pac/published.json` holds Tables 1 to 6 as printed. The data sets are not
 shipped: put their folder in `TACIT_DATA` (Iris comes with scikit-learn).
 
 ### Rows that cannot be

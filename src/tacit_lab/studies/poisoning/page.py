@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from scipy.special import stdtrit
 
-from hidden_shared.results import section
-from poisoning_shared.published import NUMBERS, TABLES, printed
-from reproductions.prose import filled, table
 from tacit.accounting import gaussian_shift
 from tacit.training import bounded_probability
+from tacit_lab.studies.hidden.results import section
+from tacit_lab.studies.poisoning.published import NUMBERS, TABLES, printed
+from tacit_lab.studies.reproductions.prose import filled, table
 
 NAME = "poisoning"
 HOLDS, FAILS, NOT_TOLD = "holds", "does not hold", "not told"

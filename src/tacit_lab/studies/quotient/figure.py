@@ -9,9 +9,8 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from quotient_shared.study import NAMES, Released, certified_at, groups, releases
+from tacit_lab.studies.quotient.study import NAMES, Released, certified_at, groups, releases
 
-IMAGES = Path(__file__).parents[2] / "docs" / "images"
 BOOK, QUOTIENT, NOISE, GREY = "#0072B2", "#009E73", "#D55E00", "#8A8A8A"
 COLOURS = {"codebook": BOOK, "quotient": QUOTIENT}
 MARKS = {

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from quotient_shared import clipped
 from tacit.attacks import retrieve
 from tacit.hidden_states import (
     Ball,
@@ -26,6 +25,7 @@ from tacit.hidden_states import (
 from tacit.hidden_states.audit.laboratory import Laboratory
 from tacit.hidden_states.audit.sweep import Bench
 from tacit.models import LanguageModel, Prefixes
+from tacit_lab.studies.quotient import clipped
 
 
 def rows_of(

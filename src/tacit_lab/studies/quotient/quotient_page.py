@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from hidden_shared.results import section
-from quotient_shared.study import NAMES, Released, at_attack, certified_at, groups, releases
-from reproductions.prose import filled, rounded_up, table
+from tacit_lab.studies.hidden.results import section
+from tacit_lab.studies.places import IMAGES
+from tacit_lab.studies.quotient.study import (
+    NAMES,
+    Released,
+    at_attack,
+    certified_at,
+    groups,
+    releases,
+)
+from tacit_lab.studies.reproductions.prose import filled, rounded_up, table
 
-IMAGES = Path(__file__).parents[2] / "docs" / "images"
 NAME = "quotient"
 HOLDS, FAILS, PARTLY = "holds", "does not hold", "holds in part"
 EQUAL_ATTACK = 0.1

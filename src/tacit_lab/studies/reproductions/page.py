@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from tacit_lab.studies.adapters import game_page, heads_page, language_page
+from tacit_lab.studies.architectures import regularisers_page, split_page
+from tacit_lab.studies.features import features_page
+from tacit_lab.studies.hidden import (
+    defences_page,
+    inversion_page,
+    layers_page,
+    middle_page,
+    sequences_page,
+)
+from tacit_lab.studies.pac import page as pac_page
+from tacit_lab.studies.places import PAGE
+from tacit_lab.studies.poisoning import page as poisoning_page
+from tacit_lab.studies.quotient import quotient_page
+from tacit_lab.studies.specifications import specifications_page
+from tacit_lab.studies.training import accuracy_page
 
-from adapters_shared import game_page, heads_page, language_page
-from architectures_shared import regularisers_page, split_page
-from features_shared import features_page
-from hidden_shared import defences_page, inversion_page, layers_page, middle_page, sequences_page
-from pac_shared import page as pac_page
-from poisoning_shared import page as poisoning_page
-from quotient_shared import quotient_page
-from specifications_shared import specifications_page
-from training_shared import accuracy_page
-
-PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "reproductions.md"
 OPENING = """# Reproductions
 
 `make experiments NAME=pac-mnist` (or `pac-cifar10`, `pac-agnews`, `pac-means`, `empty-middle`,

@@ -9,11 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from specifications_shared import corpora, pictures
-from specifications_shared.baselines import DELTA
-from specifications_shared.measures import Floats
-from specifications_shared.pictures import Records
-from specifications_shared.tasks import text_tasks
 from tacit.gradients.watched import width
 from tacit.specifications import (
     Backbone,
@@ -26,9 +21,14 @@ from tacit.specifications.coordinates import Frame, coordinates, full_factor
 from tacit.specifications.noise import multiplier_for
 from tacit.specifications.objectives import class_names, label_directions, weights_of
 from tacit.specifications.projections import factor_name
+from tacit_lab.studies.specifications import corpora, pictures
+from tacit_lab.studies.specifications.baselines import DELTA
+from tacit_lab.studies.specifications.measures import Floats
+from tacit_lab.studies.specifications.pictures import Records
+from tacit_lab.studies.specifications.tasks import text_tasks
 
 if TYPE_CHECKING:
-    from specifications_shared.stages import Way
+    from tacit_lab.studies.specifications.stages import Way
 
 NAMES = {"images": "tacit/vision", "texts": "tacit/small"}
 # Of the subspace that comes with tacit/vision.

@@ -8,9 +8,9 @@ import gzip
 
 import numpy as np
 
-from pac_shared.data import find
-from specifications_shared.pictures import Records
-from specifications_shared.tasks import PARAGRAPHS, Task
+from tacit_lab.studies.pac.data import find
+from tacit_lab.studies.specifications.pictures import Records
+from tacit_lab.studies.specifications.tasks import PARAGRAPHS, Task
 
 # Characters of a text that a task takes, and the shortest that counts as one.
 LONGEST, SHORTEST = 240, 40

@@ -10,10 +10,9 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from specifications_shared.baselines import NAMES
-from specifications_shared.rows import Row, one, picked
+from tacit_lab.studies.specifications.baselines import NAMES
+from tacit_lab.studies.specifications.rows import Row, one, picked
 
-IMAGES = Path(__file__).parents[2] / "docs" / "images"
 PAVE, GREY = "#D55E00", "#8A8A8A"
 SHADES = {100: "#F2B48A", 1000: PAVE, 4000: "#7A3500"}
 MARKS = dict(zip(NAMES, ("s", "^", "v", "D"), strict=False))

@@ -14,11 +14,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from specifications_shared import corpora, pictures
-from specifications_shared.cache import CACHE
-from specifications_shared.pictures import Records
-from specifications_shared.tasks import Task
 from tacit.compute import progress_bar
+from tacit_lab.studies.specifications import corpora, pictures
+from tacit_lab.studies.specifications.cache import CACHE
+from tacit_lab.studies.specifications.pictures import Records
+from tacit_lab.studies.specifications.tasks import Task
 
 WORDS, WIDTH = 1 << 14, 32
 

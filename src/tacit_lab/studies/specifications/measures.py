@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from torch import nn
 
-from specifications_shared.learnwares import logits, records, trained_from
-from specifications_shared.pictures import Records
-from specifications_shared.tasks import Task
+from tacit_lab.studies.specifications.learnwares import logits, records, trained_from
+from tacit_lab.studies.specifications.pictures import Records
+from tacit_lab.studies.specifications.tasks import Task
 
 Floats = npt.NDArray[np.float64]
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pac_shared import data
-from specifications_shared.cache import CACHE, keep
-from specifications_shared.tasks import Task
+from tacit_lab.studies.pac import data
+from tacit_lab.studies.specifications.cache import CACHE, keep
+from tacit_lab.studies.specifications.tasks import Task
 
 # Training images that are public: what a backbone may be trained on, and what whitens.
 PUBLIC = 10_000

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from specifications_shared.measures import accuracies, few_shot, mean_error, query
-from specifications_shared.tasks import Task
+from tacit_lab.studies.specifications.measures import accuracies, few_shot, mean_error, query
+from tacit_lab.studies.specifications.tasks import Task
 
 # Users' draws begin here; developers' seeds are below.
 USERS = 1000

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hidden_shared.results import section
-from reproductions.prose import filled, table
-from specifications_shared.baselines import NAMES
-from specifications_shared.rows import Row, budget, one, percent, picked
+from tacit_lab.studies.hidden.results import section
+from tacit_lab.studies.reproductions.prose import filled, table
+from tacit_lab.studies.specifications.baselines import NAMES
+from tacit_lab.studies.specifications.rows import Row, budget, one, percent, picked
 
 NAME = "specifications-identification"
 # A difference of two shares this many standard errors from 0 is told as one.

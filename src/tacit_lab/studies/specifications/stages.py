@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from specifications_shared import backbones
-from specifications_shared.baselines import NAMES, Frame, vectors
-from specifications_shared.learnwares import records
-from specifications_shared.measures import (
+from tacit.specifications import judge_match
+from tacit_lab.studies.specifications import backbones
+from tacit_lab.studies.specifications.baselines import NAMES, Frame, vectors
+from tacit_lab.studies.specifications.learnwares import records
+from tacit_lab.studies.specifications.measures import (
     Floats,
     Query,
     found,
@@ -21,11 +22,10 @@ from specifications_shared.measures import (
     query,
     share,
 )
-from specifications_shared.pictures import Records
-from specifications_shared.reuse import USERS
-from specifications_shared.rows import Row
-from specifications_shared.tasks import Task
-from tacit.specifications import judge_match
+from tacit_lab.studies.specifications.pictures import Records
+from tacit_lab.studies.specifications.reuse import USERS
+from tacit_lab.studies.specifications.rows import Row
+from tacit_lab.studies.specifications.tasks import Task
 
 # Developers draw their private records with this seed, and their scratch models' with 0.
 DEVELOPERS = 100

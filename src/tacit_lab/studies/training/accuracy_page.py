@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hidden_shared.results import section
-from reproductions.prose import filled, table
+from tacit_lab.studies.hidden.results import section
+from tacit_lab.studies.reproductions.prose import filled, table
 
 NAME = "indistinguishable-cifar10"
 # dsi, Table 1, ResNet-20: accuracy in percent at δ = 1e-5.
