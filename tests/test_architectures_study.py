@@ -22,7 +22,7 @@ RESULTS = ROOT / "experiments" / "results"
 
 
 @pytest.fixture
-def shared(monkeypatch: pytest.MonkeyPatch) -> Any:
+def shared() -> Any:
     """Import a module that the experiments share."""
     return lambda name: importlib.import_module(f"tacit_lab.studies.architectures.{name}")
 

@@ -11,7 +11,7 @@ RESULT = ROOT / "experiments" / "results" / "features.json"
 
 
 @pytest.fixture
-def page(monkeypatch):
+def page():
     return importlib.import_module("tacit_lab.studies.features.features_page")
 
 

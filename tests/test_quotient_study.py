@@ -14,7 +14,7 @@ RESULT = ROOT / "experiments" / "results" / "quotient.json"
 
 
 @pytest.fixture
-def load(monkeypatch: pytest.MonkeyPatch) -> Any:
+def load() -> Any:
     """Import a module of the study."""
     return lambda name: importlib.import_module(f"tacit_lab.studies.quotient.{name}")
 

@@ -188,7 +188,7 @@ def test_a_fast_run_prints_the_row_of_its_own_budget(load: Any) -> None:
 
 
 def test_a_claim_about_backdoors_is_not_told_where_the_interval_holds_zero(load: Any) -> None:
-    page = load("page", "tacit_lab.studies.poisoning")
+    page = load("page", "poisoning")
     assert page.verdict((-0.2, 0.1)) == page.NOT_TOLD
     assert page.verdict((-0.2, -0.1)) == page.HOLDS
     assert page.verdict((0.1, 0.2)) == page.FAILS
@@ -196,7 +196,7 @@ def test_a_claim_about_backdoors_is_not_told_where_the_interval_holds_zero(load:
 
 def test_the_interval_of_a_difference_is_that_of_two_samples(load: Any) -> None:
     """One cell a side is Student's t of equal variances, and one run alone tells no spread."""
-    page = load("page", "tacit_lab.studies.poisoning")
+    page = load("page", "poisoning")
     runs = np.array([[0.1, 0.3, 0.2], [0.6, 0.9, 0.75]])
     cells = [
         page.Cell("blended", m, 4.0, {}, {"optimal": [{"success": [one]} for one in found]})
@@ -210,7 +210,7 @@ def test_the_interval_of_a_difference_is_that_of_two_samples(load: Any) -> None:
 
 
 def test_printed_rows_that_were_not_run_are_named(load: Any) -> None:
-    page = load("page", "tacit_lab.studies.poisoning")
+    page = load("page", "poisoning")
     cells = [page.Cell("blended", 10, 4.0, {}, {})]
     assert "14 were not run" in page._not_run(cells)
     assert "blended, m = 80, ε = 8" in page._not_run(cells)

@@ -28,7 +28,8 @@ from tacit.attacks import coins
 from tacit.measured import Interval
 from tacit_lab.memorisation import Canaries, exposures
 from tacit_lab.studies.pac import data
-from tacit_lab.studies.pac.state import RESULTS, Study, write
+from tacit_lab.studies.pac.state import StoredStudy, write
+from tacit_lab.studies.places import RESULTS
 
 DELTA, SEED = 1e-5, 0
 FULL: dict[str, Any] = {
@@ -55,7 +56,7 @@ def main() -> int:
     except data.MissingDataError as missing:
         console.print(f"skipped: {missing}")
         return 0
-    kept = Study("adapters-language", {**sizes, "epsilons": None, "delta": DELTA})
+    kept = StoredStudy("adapters-language", {**sizes, "epsilons": None, "delta": DELTA})
     rows = [
         kept.row(str(epsilon), lambda e=epsilon: row(str(place), e, sizes))
         for epsilon in sizes["epsilons"]

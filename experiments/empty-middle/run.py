@@ -14,7 +14,8 @@ from tacit.hidden_states import Point, Sizes, sweep
 from tacit.hidden_states.audit.sweep import Bench
 from tacit.models import LanguageModel, Prefixes, docstring_corpus, load, read_text, train
 from tacit_lab.studies.hidden.guarded import Guarded, GuardedRow, GuardedTable
-from tacit_lab.studies.hidden.results import RESULTS, write_result
+from tacit_lab.studies.hidden.results import write_result
+from tacit_lab.studies.places import RESULTS
 from tacit_lab.studies.reproductions.page import render
 
 HERE = Path(__file__).resolve()

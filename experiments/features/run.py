@@ -13,7 +13,8 @@ from tacit._ground.files import write_text_atomic
 from tacit.hidden_states import Transcoder, measure_features, train_transcoder
 from tacit.models import LanguageModel, Prefixes, docstring_corpus, load
 from tacit_lab.studies.features import features_page
-from tacit_lab.studies.hidden.results import RESULTS, write_result
+from tacit_lab.studies.hidden.results import write_result
+from tacit_lab.studies.places import RESULTS
 from tacit_lab.studies.reproductions.page import render
 
 LENGTH, SEED, LAYER, THRESHOLD = 32, 0, 3, 1e-3

@@ -15,7 +15,8 @@ from rich.table import Table
 from tacit import Run
 from tacit.training import Beside, Indistinguishable, LocalSteps, OneStep, References
 from tacit_lab.studies.pac import data
-from tacit_lab.studies.pac.state import RESULTS, Study, write
+from tacit_lab.studies.pac.state import StoredStudy, write
+from tacit_lab.studies.places import RESULTS
 
 DELTA = 1e-5
 FULL = {
@@ -88,13 +89,13 @@ def main() -> int:
     return 0
 
 
-def study(way: str, sizes: Any) -> Study:
+def study(way: str, sizes: Any) -> StoredStudy:
     """Return the rows of one way, so that several can run side by side."""
     name = way.replace(",", "").replace(" ", "-").lower()
-    return Study(f"indistinguishable-cifar10-{name}", {"sizes": sizes, "delta": DELTA})
+    return StoredStudy(f"indistinguishable-cifar10-{name}", {"sizes": sizes, "delta": DELTA})
 
 
-def tuned(way: str, split: Any, sizes: Any, kept: Study) -> float:
+def tuned(way: str, split: Any, sizes: Any, kept: StoredStudy) -> float:
     """Return the rate that is best at ε = 4 on held-out images, never one at the grid's end."""
 
     def tried(rate: float) -> float:

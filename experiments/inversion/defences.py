@@ -26,7 +26,8 @@ from tacit.hidden_states.defences.stored import Stored, StoredGame
 from tacit.hidden_states.defences.values import read_defence
 from tacit.models import LanguageModel, docstring_corpus, load, sample_prefixes
 from tacit.models.texts.corpus import hold_out
-from tacit_lab.studies.hidden.results import RESULTS, write_result
+from tacit_lab.studies.hidden.results import write_result
+from tacit_lab.studies.places import RESULTS
 
 Row = dict[str, Any]
 FULL = {"public": 10_000, "store": 4000, "part": 1000}

@@ -21,7 +21,7 @@ from tacit.models import LanguageModel, docstring_corpus, load, sample_prefixes
 from tacit.models.behaviours import Behaviours
 from tacit.models.texts.corpus import hold_out
 from tacit_lab.studies.hidden.equal import scaled_to
-from tacit_lab.studies.hidden.results import RESULTS
+from tacit_lab.studies.places import RESULTS
 
 LENGTH, CHARACTERS, BUDGETS = 16, 3_000_000, (0.3, 1.0, 3.0)
 # other designs than isotropic noise, scaled to its measured KL at this budget

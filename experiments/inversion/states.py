@@ -23,7 +23,8 @@ from tacit.models import LanguageModel, docstring_corpus, load, sample_prefixes
 from tacit.models.behaviours import Behaviours
 from tacit.models.texts.corpus import hold_out
 from tacit_lab.studies.hidden.equal import scaled_to
-from tacit_lab.studies.hidden.results import RESULTS, write_result
+from tacit_lab.studies.hidden.results import write_result
+from tacit_lab.studies.places import RESULTS
 
 Row = dict[str, Any]
 FULL = {"codes": 1024, "calibration": 8000, "bank": 20_000}

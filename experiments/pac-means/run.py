@@ -22,7 +22,8 @@ from tacit.information import mixture
 from tacit.statistics.draws.candidates import CandidateFamily, draw_family, subset_rate
 from tacit_lab.stackelberg import estimate_stackelberg
 from tacit_lab.studies.pac import data, figure, page, protocol, published
-from tacit_lab.studies.pac.state import RESULTS, Study, write
+from tacit_lab.studies.pac.state import StoredStudy, write
+from tacit_lab.studies.places import RESULTS
 from tacit_lab.studies.reproductions.page import render
 
 SEED = 20_260
@@ -76,7 +77,7 @@ def study(
         budgets = budgets[::3]
     variants = scalings(rows)
     task = _Task(variants["[0, 1]"], sizes)
-    kept = Study(f"pac-means-{dataset}", {"sizes": sizes, "seed": SEED, "budgets": budgets})
+    kept = StoredStudy(f"pac-means-{dataset}", {"sizes": sizes, "seed": SEED, "budgets": budgets})
     records = []
     for number, beta in enumerate(budgets):
         started = time.perf_counter()

@@ -23,10 +23,10 @@ from tacit_lab.poisoning import (
 )
 from tacit_lab.poisoning.sources import Sources
 from tacit_lab.poisoning.workflow import PoisonedTraining, measure_trigger
-from tacit_lab.studies.hidden.results import RESULTS, write_result
+from tacit_lab.studies.hidden.results import write_result
 from tacit_lab.studies.pac import data
-from tacit_lab.studies.pac.networks import CACHE
-from tacit_lab.studies.pac.state import Study
+from tacit_lab.studies.pac.state import StoredStudy
+from tacit_lab.studies.places import CACHE, RESULTS
 
 DELTA, TARGET = 1e-5, 0
 FULL = {
@@ -69,7 +69,7 @@ class Poisoning:
 
     def __init__(self, sizes: dict[str, Any]) -> None:
         self.sizes = sizes
-        self.kept = Study("poisoning", {"sizes": sizes, "delta": DELTA, "target": TARGET})
+        self.kept = StoredStudy("poisoning", {"sizes": sizes, "delta": DELTA, "target": TARGET})
         read = data.cifar10()
         count, last = sizes["train"], sizes["train"] + sizes["public"]
         # tacit_lab.studies.pac has them in −1 … 1

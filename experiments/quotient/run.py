@@ -16,8 +16,9 @@ from tacit._ground.files import write_text_atomic
 from tacit.hidden_states import Quotient, Sizes
 from tacit.hidden_states.audit.sweep import Bench
 from tacit.models import Prefixes, docstring_corpus, load, read_text, sample_prefixes
-from tacit_lab.studies.hidden.results import RESULTS, write_result
+from tacit_lab.studies.hidden.results import write_result
 from tacit_lab.studies.pac import data
+from tacit_lab.studies.places import RESULTS
 from tacit_lab.studies.quotient import figure, private, quotient_page
 from tacit_lab.studies.quotient.clipped import ClippedState
 from tacit_lab.studies.quotient.measure import estimated, rows_of

@@ -28,7 +28,8 @@ from tacit.models import (
 )
 from tacit_lab.studies.architectures import measure
 from tacit_lab.studies.architectures.equal import at_equal_kl, at_fixed_noise
-from tacit_lab.studies.hidden.results import RESULTS, write_result
+from tacit_lab.studies.hidden.results import write_result
+from tacit_lab.studies.places import RESULTS
 
 MODELS = Path(__file__).resolve().parents[2] / "build"
 # of the published study: μ, and the factor of its internal anchor

@@ -22,7 +22,8 @@ from tacit.models import (
     train,
 )
 from tacit_lab.studies.architectures import measure
-from tacit_lab.studies.hidden.results import RESULTS, write_result
+from tacit_lab.studies.hidden.results import write_result
+from tacit_lab.studies.places import RESULTS
 
 MODELS = Path(__file__).resolve().parents[2] / "build"
 

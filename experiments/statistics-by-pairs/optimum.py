@@ -16,7 +16,8 @@ from sklearn.datasets import load_iris
 from tacit import Effort, Rows, prepare
 from tacit.design import worst_case
 from tacit.releases.strength import gaussian_mu
-from tacit_lab.studies.pac.state import RESULTS, write
+from tacit_lab.studies.pac.state import write
+from tacit_lab.studies.places import RESULTS
 
 SUCCESS = 0.55
 # Of rows that lie alone, those whose partners are counted before one is branched on.

@@ -14,7 +14,8 @@ from sklearn.datasets import load_iris
 from tacit import Draw, Effort, Rows, Table, prepare
 from tacit.releases.promises import Promise
 from tacit_lab.studies.pac import data
-from tacit_lab.studies.pac.state import RESULTS, Study, write
+from tacit_lab.studies.pac.state import StoredStudy, write
+from tacit_lab.studies.places import RESULTS
 
 SEED = 20_261
 SUCCESSES = (0.55, 0.75)
@@ -44,7 +45,7 @@ def main() -> int:
         pools["Rice"] = (rice - rice.mean(axis=0)) / rice.std(axis=0)
     except data.MissingDataError as missing:
         console.print(f"skipped: {missing}")
-    kept = Study("statistics-by-pairs", {"sizes": sizes, "longer": LONGER, "seed": SEED})
+    kept = StoredStudy("statistics-by-pairs", {"sizes": sizes, "longer": LONGER, "seed": SEED})
     means = {
         f"{name} {success}": kept.row(
             f"mean {name} {success}", lambda rows=rows, s=success: means_of(rows, s)

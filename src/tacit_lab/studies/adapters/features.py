@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from tacit.compute import progress_bar
 from tacit_lab.studies.pac import data
-from tacit_lab.studies.pac.networks import CACHE
+from tacit_lab.studies.places import CACHE
 
 
 @dataclass(frozen=True)
-class Recipe:
+class FeatureRecipe:
     """All that decides the features."""
 
     network: str = "conv 32, 64, 64, 128, 128 with batch norm, 512 and 128 units"
@@ -64,13 +64,13 @@ class Features(NamedTuple):
         return float((guesses == self.test_labels).mean())
 
 
-def features(recipe: Recipe | None = None) -> Features:
+def features(recipe: FeatureRecipe | None = None) -> Features:
     """Return the features, from the cache where the same recipe was trained before.
 
     Raises:
         MissingDataError: the data is not there.
     """
-    chosen = recipe or Recipe()
+    chosen = recipe or FeatureRecipe()
     described = json.dumps(asdict(chosen), sort_keys=True)
     digest = hashlib.sha256(described.encode()).hexdigest()[:12]
     path = CACHE / f"cifar10-features-{digest}.npz"
@@ -84,7 +84,7 @@ def features(recipe: Recipe | None = None) -> Features:
         return Features(**{name: kept[name] for name in Features._fields})
 
 
-def _made(recipe: Recipe) -> Features:
+def _made(recipe: FeatureRecipe) -> Features:
     split = data.cifar10()
     body, first, last = _trained(recipe, split)
     source = torch.Generator().manual_seed(recipe.seed)
@@ -103,7 +103,7 @@ def _made(recipe: Recipe) -> Features:
     )
 
 
-def _trained(recipe: Recipe, split: data.Split) -> tuple[nn.Module, nn.Linear, nn.Linear]:
+def _trained(recipe: FeatureRecipe, split: data.Split) -> tuple[nn.Module, nn.Linear, nn.Linear]:
     """Return the network up to 512 features and the two layers on top, trained on public images."""
     torch.manual_seed(recipe.seed)
     body = nn.Sequential(

@@ -13,7 +13,7 @@ from tacit_lab.studies.adapters.features import Features
 MOMENTUM = 0.9
 
 
-class Task(NamedTuple):
+class TwoLayerTask(NamedTuple):
     """What the heads are trained on: records and, last, the canary.
 
     Attributes:
@@ -29,7 +29,7 @@ class Task(NamedTuple):
     rate: float
 
 
-class Heads:
+class TwoLayerHeads:
     """M heads ``W2 + B2 A2`` on ``relu(W1 + B1 A1)``, A drawn once for each head and frozen.
 
     Args:
@@ -41,7 +41,12 @@ class Heads:
     """
 
     def __init__(
-        self, frozen: Features, task: Task, inside: Tensor, rank: int, source: torch.Generator
+        self,
+        frozen: Features,
+        task: TwoLayerTask,
+        inside: Tensor,
+        rank: int,
+        source: torch.Generator,
     ) -> None:
         self.task, self.inside, self.source = task, inside, source
         self.biases = torch.from_numpy(frozen.first_bias), torch.from_numpy(frozen.last_bias)

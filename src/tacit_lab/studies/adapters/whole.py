@@ -13,7 +13,7 @@ from tacit.compute import parallel_map
 MOMENTUM = 0.9
 
 
-class Plan(NamedTuple):
+class WholePlan(NamedTuple):
     """What every network is trained on.
 
     Attributes:
@@ -60,7 +60,7 @@ def pretrained(images: Tensor, labels: Tensor, *, epochs: int, seed: int) -> dic
     return model.state_dict()
 
 
-def trained(plan: Plan, memberships: Any, *, seed: int, workers: int | None) -> dict[str, Any]:
+def trained(plan: WholePlan, memberships: Any, *, seed: int, workers: int | None) -> dict[str, Any]:
     """Train one network per process and return the losses of the canary and the population."""
     found = parallel_map(
         lambda inside, rng: _one(plan, bool(inside), rng),
@@ -76,14 +76,14 @@ def trained(plan: Plan, memberships: Any, *, seed: int, workers: int | None) -> 
     }
 
 
-def canary_label(plan: Plan, rng: np.random.Generator) -> int:
+def canary_label(plan: WholePlan, rng: np.random.Generator) -> int:
     """Return the class that a reference network gives the canary least."""
     model = _fitted(plan, inside=False, rng=rng)
     with torch.no_grad():
         return int(model(plan.images[-1:])[0].argmin())
 
 
-def _one(plan: Plan, inside: bool, rng: np.random.Generator) -> tuple[float, Any, float]:
+def _one(plan: WholePlan, inside: bool, rng: np.random.Generator) -> tuple[float, Any, float]:
     model = _fitted(plan, inside=inside, rng=rng)
     with torch.no_grad():
         canary = _losses(model(plan.images[-1:]), plan.labels[-1:])
@@ -97,7 +97,7 @@ def _losses(logits: Tensor, labels: Tensor) -> np.ndarray:
     return np.maximum(found, 0.0)
 
 
-def _fitted(plan: Plan, *, inside: bool, rng: np.random.Generator) -> nn.Sequential:
+def _fitted(plan: WholePlan, *, inside: bool, rng: np.random.Generator) -> nn.Sequential:
     """Train with every layer's gradient projected to the right by its own ``AᵀA``."""
     source = torch.Generator().manual_seed(int(rng.integers(2**62)))
     model = network()

@@ -24,7 +24,7 @@ from tacit.hidden_states.audit.guessers import (
 from tacit.hidden_states.audit.sweep import Bench
 from tacit.models import LanguageModel, Prefixes
 from tacit_lab.studies.hidden.measure import DENOISED
-from tacit_lab.studies.hidden.rows import Row, ends, row
+from tacit_lab.studies.hidden.rows import NoiseRow, ends, row
 
 NOISE = ("isotropic", "mahalanobis-optimal")
 REFERENCE = "codebook-decision"
@@ -34,7 +34,7 @@ READINGS = ("raw", "wiener", DENOISED)
 
 
 @dataclass(frozen=True)
-class Scale:
+class AttackerScale:
     """How large the experiment is.
 
     Attributes:
@@ -77,7 +77,7 @@ class Scale:
 def measure_layer(
     model: LanguageModel,
     layer: int,
-    scale: Scale,
+    scale: AttackerScale,
     prefixes: Prefixes,
     bench: Bench,
     *,
@@ -119,7 +119,7 @@ def measure_layer(
     return found
 
 
-def budget_at(grid: Sequence[Row], target: float) -> float | None:
+def budget_at(grid: Sequence[NoiseRow], target: float) -> float | None:
     """Return the largest K, to three digits, at which a KL is expected: ln K is linear in ln KL."""
     ordered = sorted(grid, key=lambda r: r.level, reverse=True)
     for right, left in pairwise(ordered):
@@ -129,7 +129,7 @@ def budget_at(grid: Sequence[Row], target: float) -> float | None:
     return None
 
 
-def clean_facts(bench: Bench, layer: int, scale: Scale) -> dict[str, Any]:
+def clean_facts(bench: Bench, layer: int, scale: AttackerScale) -> dict[str, Any]:
     """Return what is reached against the clean state."""
     laboratory = bench.at(layer)
     guesses = guessed(laboratory, clean_state(laboratory), scale.guessers)

@@ -7,7 +7,7 @@ from typing import Any
 
 from tacit_lab.studies.hidden.attackers import CLOSE
 from tacit_lab.studies.hidden.middle_page import WORDS
-from tacit_lab.studies.hidden.results import RESULTS
+from tacit_lab.studies.places import DOCS, RESULTS
 from tacit_lab.studies.reproductions.prose import filled, table
 
 NAME = "hidden-attackers"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tacit_lab.studies.hidden.rows import Row
+from tacit_lab.studies.hidden.rows import NoiseRow
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Equal:
         return self.high < other.low
 
 
-def at_kl(rows: Iterable[Row], kl: float) -> Equal | None:
+def at_kl(rows: Iterable[NoiseRow], kl: float) -> Equal | None:
     """Interpolate linearly in ln KL between the neighbours measured; None outside of them."""
     ordered = sorted(rows, key=lambda row: row.kl)
     for left, right in pairwise(ordered):
@@ -38,7 +38,7 @@ def at_kl(rows: Iterable[Row], kl: float) -> Equal | None:
     return None
 
 
-def budgets_for(rows: Iterable[Row], targets: Sequence[float]) -> list[float]:
+def budgets_for(rows: Iterable[NoiseRow], targets: Sequence[float]) -> list[float]:
     """Return K, to three digits, at which each KL is expected: ln K is linear in ln KL between."""
     ordered = sorted(rows, key=lambda row: row.kl)
     found = []
@@ -53,7 +53,7 @@ def budgets_for(rows: Iterable[Row], targets: Sequence[float]) -> list[float]:
 
 
 def crossing(
-    rows: Iterable[Row], attack: float, attacker: str | None = None, *, along: str = "level"
+    rows: Iterable[NoiseRow], attack: float, attacker: str | None = None, *, along: str = "level"
 ) -> float | None:
     """Return where the attack falls to a level; None where it never does, or always has.
 
@@ -72,8 +72,8 @@ def crossing(
 
 
 def gain(
-    reference: Iterable[Row],
-    rows: Iterable[Row],
+    reference: Iterable[NoiseRow],
+    rows: Iterable[NoiseRow],
     attack: float,
     attacker: str | None = None,
     *,

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tacit_lab.studies.hidden import published
-from tacit_lab.studies.hidden.study import Study
+from tacit_lab.studies.hidden.study import HiddenStudy
 from tacit_lab.studies.hidden.verdicts import gains
 
 NOISE, BOOK, GREY = "#D55E00", "#0072B2", "#8A8A8A"
@@ -18,7 +18,7 @@ NOISE, BOOK, GREY = "#D55E00", "#0072B2", "#8A8A8A"
 
 def draw(result: dict[str, Any], path: Path) -> None:
     """Write the figure, the same for the same numbers."""
-    study = Study(result)
+    study = HiddenStudy(result)
     figure = Figure(figsize=(13.2, 4.4), layout="constrained")
     middle, exponent, gain = figure.subplots(1, 3)
     _middle(middle, study)
@@ -32,7 +32,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
         figure.savefig(path, metadata={"Date": None})
 
 
-def _middle(axes: Axes, study: Study) -> None:
+def _middle(axes: Axes, study: HiddenStudy) -> None:
     axes.axvspan(0.5, 1.0, ymax=0.5 / 1.02, color=BOOK, alpha=0.08, linewidth=0)
     # one mark for all rows of its sweep at the same hundredths
     theirs = sorted({(round(r.agreement, 2), round(r.attack, 2)) for r in published.rows()})
@@ -53,7 +53,7 @@ def _middle(axes: Axes, study: Study) -> None:
     axes.set_title("Every layer, every release", loc="left", fontsize=10)
 
 
-def _exponent(axes: Axes, study: Study) -> None:
+def _exponent(axes: Axes, study: HiddenStudy) -> None:
     targets = study.result["targets"]
     kl = targets[len(targets) // 2]
     colours = colormaps["viridis"].resampled(len(study.layers) + 1)
@@ -74,7 +74,7 @@ def _exponent(axes: Axes, study: Study) -> None:
     axes.set_title(f"Diagonal noise that costs {kl:g} nats, measured", loc="left", fontsize=10)
 
 
-def _gain(axes: Axes, study: Study) -> None:
+def _gain(axes: Axes, study: HiddenStudy) -> None:
     found = [(layer, p, k, nats) for layer, p, k, nats in gains(study) if k is not None]
     most = max([1.5, *(max(p, k, nats or 0.0) for _, p, k, nats in found)]) * 1.1
     axes.plot([0, most], [0, most], color=GREY, linewidth=0.8)

@@ -10,7 +10,7 @@ from tacit_lab.studies.hidden.equal import Equal
 from tacit_lab.studies.hidden.measure import DESIGNS
 from tacit_lab.studies.hidden.middle_page import WORDS
 from tacit_lab.studies.hidden.results import section
-from tacit_lab.studies.hidden.study import Study
+from tacit_lab.studies.hidden.study import HiddenStudy
 from tacit_lab.studies.hidden.verdicts import gains, verdicts
 from tacit_lab.studies.reproductions.prose import filled, rounded_up, table
 
@@ -25,7 +25,7 @@ def sections() -> list[str]:
 
 def lines(result: dict[str, Any]) -> list[str]:
     """Return figure, story, verdicts and tables."""
-    study = Study(result)
+    study = HiddenStudy(result)
     return [
         f"![Every layer](../images/{NAME}.svg)", "",
         filled(story(study)), "",
@@ -38,7 +38,7 @@ def lines(result: dict[str, Any]) -> list[str]:
     ]  # fmt: skip
 
 
-def story(study: Study) -> str:
+def story(study: HiddenStudy) -> str:
     """Return what was measured and against what."""
     result, figures = study.result, published.FIGURES
     models = sorted({point["model"] for point in figures["sweep"]})
@@ -63,7 +63,7 @@ the noisy state over the calibration states. `src/tacit_lab/studies/hidden/publi
 paper's own rows ({figures["source"]}; {figures["licence"]}), and they are counted again here."""
 
 
-def _counts(study: Study) -> list[str]:
+def _counts(study: HiddenStudy) -> list[str]:
     rows = []
     for agreement in THRESHOLDS:
         cells = [
@@ -81,7 +81,7 @@ def _counts(study: Study) -> list[str]:
     ]
 
 
-def _equal(study: Study) -> list[str]:
+def _equal(study: HiddenStudy) -> list[str]:
     rows = []
     for facts in study.layers:
         for kl in study.result["targets"]:
@@ -95,7 +95,7 @@ def _equal(study: Study) -> list[str]:
     ]
 
 
-def _exponents(study: Study) -> list[str]:
+def _exponents(study: HiddenStudy) -> list[str]:
     targets = study.result["targets"]
     kl = targets[len(targets) // 2]
     rows = []
@@ -116,7 +116,7 @@ def _exponents(study: Study) -> list[str]:
     ]  # fmt: skip
 
 
-def _gains(study: Study) -> list[str]:
+def _gains(study: HiddenStudy) -> list[str]:
     rows = []
     for facts, (layer, predicted, budget, nats) in zip(study.layers, gains(study), strict=True):
         rows.append(
@@ -141,7 +141,7 @@ def _gains(study: Study) -> list[str]:
     ]  # fmt: skip
 
 
-def _matched(study: Study) -> list[str]:
+def _matched(study: HiddenStudy) -> list[str]:
     rows = [row for row in study.rows if row.kind == "epsilon"]
     if not rows:
         return []
@@ -164,7 +164,7 @@ def _matched(study: Study) -> list[str]:
     ]
 
 
-def _books(study: Study) -> list[str]:
+def _books(study: HiddenStudy) -> list[str]:
     rows = [row for row in study.rows if row.kind == "codewords"]
     if not rows:
         return []

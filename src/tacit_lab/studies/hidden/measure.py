@@ -16,7 +16,7 @@ from tacit.hidden_states.audit.laboratory import Laboratory
 from tacit.hidden_states.audit.sweep import Bench
 from tacit.models import LanguageModel, Prefixes
 from tacit_lab.studies.hidden.equal import budgets_for
-from tacit_lab.studies.hidden.rows import Row, row
+from tacit_lab.studies.hidden.rows import NoiseRow, row
 
 DESIGNS = ("isotropic", "inverse-fisher", "inverse-fisher-diagonal", "mahalanobis-optimal")
 SCALED = ("isotropic", "inverse-fisher-diagonal", "mahalanobis-optimal")
@@ -27,7 +27,7 @@ DELTA = 1e-6
 
 
 @dataclass(frozen=True)
-class Scale:
+class LayerScale:
     """How large the experiment is."""
 
     bank: int
@@ -45,16 +45,16 @@ class Scale:
 def measure_layer(
     model: LanguageModel,
     layer: int,
-    scale: Scale,
+    scale: LayerScale,
     prefixes: Prefixes,
     bench: Bench,
     *,
     seed: int,
     out: Path,
     progress: Callable[[str], None],
-) -> list[Row]:
+) -> list[NoiseRow]:
     """Measure every release of a layer: the grid, equal KL, equal ε, and codebooks."""
-    found: list[Row] = []
+    found: list[NoiseRow] = []
 
     def run(mechanisms: tuple[str, ...], budgets: Any, readings: tuple[str, ...], **more: Any):  # type: ignore[no-untyped-def]
         points = sweep(

@@ -14,7 +14,7 @@ DIGITS = 5
 
 
 @dataclass(frozen=True)
-class Row:
+class NoiseRow:
     """A release: what it costs, what it leaves, what it gives away.
 
     ``level`` is K in nats, ε of order 2 or C, as ``kind`` says: ``"kl"``, ``"epsilon"`` or
@@ -54,7 +54,7 @@ class Row:
         return self.agreement >= agreement and self.leak <= leak
 
 
-def row(point: Point) -> Row:
+def row(point: Point) -> NoiseRow:
     """Return the row of a point."""
     best = point.best_attack
     level: tuple[str, float]
@@ -65,7 +65,7 @@ def row(point: Point) -> Row:
     else:
         level = "kl", point.kl_budget or 0.0
     by_name = {attack.name: attack.top1.value for attack in point.attacks}
-    return Row(
+    return NoiseRow(
         point.layer, point.mechanism, *level, point.reading, point.protocol,
         *ends(point.kl), *ends(point.agreement), best.name, *ends(best.top1),
         by_name.get("euclidean"), by_name.get("mahalanobis"),
@@ -78,19 +78,19 @@ def ends(measured: Interval) -> tuple[float, float, float]:
     return measured.value, measured.low, measured.high
 
 
-def packed(rows: Iterable[Row]) -> dict[str, Any]:
+def packed(rows: Iterable[NoiseRow]) -> dict[str, Any]:
     """Return columns and rows for JSON, to five digits."""
     return {
-        "columns": [field.name for field in fields(Row)],
+        "columns": [field.name for field in fields(NoiseRow)],
         "rows": [[_short(value) for value in astuple(entry)] for entry in rows],
     }
 
 
-def unpacked(content: dict[str, Any]) -> list[Row]:
+def unpacked(content: dict[str, Any]) -> list[NoiseRow]:
     """Return the rows that ``packed`` wrote."""
     names: Sequence[str] = content["columns"]
     return [
-        Row(**{name: _long(value) for name, value in zip(names, entry, strict=True)})
+        NoiseRow(**{name: _long(value) for name, value in zip(names, entry, strict=True)})
         for entry in content["rows"]
     ]
 

@@ -8,17 +8,17 @@ from typing import Any
 
 from tacit_lab.studies.hidden.equal import Equal, at_kl
 from tacit_lab.studies.hidden.measure import DENOISED
-from tacit_lab.studies.hidden.rows import Row, unpacked
+from tacit_lab.studies.hidden.rows import NoiseRow, unpacked
 
 
 @dataclass(frozen=True)
-class Study:
+class HiddenStudy:
     """The rows of a result, by what is asked of them."""
 
     result: dict[str, Any]
 
     @cached_property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[NoiseRow]:
         """All rows."""
         return unpacked(self.result)
 
@@ -29,26 +29,26 @@ class Study:
         return facts
 
     @cached_property
-    def budgeted(self) -> list[Row]:
+    def budgeted(self) -> list[NoiseRow]:
         """Noise at a budget K, by whatever reading."""
         return [row for row in self.rows if row.kind == "kl"]
 
     @property
-    def raw(self) -> list[Row]:
+    def raw(self) -> list[NoiseRow]:
         """Of these, states read as they come."""
         return [row for row in self.budgeted if row.reading == "raw"]
 
     @property
-    def denoised(self) -> list[Row]:
+    def denoised(self) -> list[NoiseRow]:
         """Of these, states that the consumer denoised."""
         return [row for row in self.budgeted if row.reading == DENOISED]
 
     @property
-    def books(self) -> list[Row]:
+    def books(self) -> list[NoiseRow]:
         """Codebooks under protocol A."""
         return [row for row in self.rows if row.kind == "codewords" and row.protocol == "A"]
 
-    def curve(self, layer: int, mechanism: str, reading: str = "raw") -> list[Row]:
+    def curve(self, layer: int, mechanism: str, reading: str = "raw") -> list[NoiseRow]:
         """Rows of one mechanism on one layer."""
         return [
             row

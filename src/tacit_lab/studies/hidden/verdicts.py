@@ -9,8 +9,8 @@ from typing import Any
 
 from tacit_lab.studies.hidden import published
 from tacit_lab.studies.hidden.equal import gain
-from tacit_lab.studies.hidden.rows import Row
-from tacit_lab.studies.hidden.study import Study
+from tacit_lab.studies.hidden.rows import NoiseRow
+from tacit_lab.studies.hidden.study import HiddenStudy
 
 HOLDS, FAILS, RAW_ONLY, PARTLY = (
     "holds", "does not hold", "holds only for raw states", "holds in part"
@@ -22,7 +22,7 @@ HALF = 0.5
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ClaimVerdict:
     """A claim, the numbers printed for it, the numbers found, and what they make of it."""
 
     claim: str
@@ -31,9 +31,9 @@ class Verdict:
     word: str
 
 
-def verdicts(result: dict[str, Any]) -> list[Verdict]:
+def verdicts(result: dict[str, Any]) -> list[ClaimVerdict]:
     """Return the verdicts that the result has rows for."""
-    study = Study(result)
+    study = HiddenStudy(result)
     makers = (
         empty_middle, diagonal_wins, exponent_of_the_signal, exponent_of_the_attack,
         mahalanobis_tracks, gain_predicts, weak_attacker, ordinary_gains, flat_cost,
@@ -42,12 +42,12 @@ def verdicts(result: dict[str, Any]) -> list[Verdict]:
     return [found for found in (make(study) for make in makers) if found is not None]
 
 
-def empty_middle(study: Study) -> Verdict:
+def empty_middle(study: HiddenStudy) -> ClaimVerdict:
     """Sec. 6, T.5."""
     raw, read = _inside(study.raw), _inside(study.denoised)
     word = FAILS if raw else RAW_ONLY if read else HOLDS
     theirs = published.rows()
-    return Verdict(
+    return ClaimVerdict(
         "No Gaussian release agrees ≥ 0.5 at an attack ≤ 0.5 (Sec. 6, T.5)",
         f"0 of 1,536; counted again in its rows: {len(published.inside())} of {len(theirs):,}",
         f"{raw} of {len(study.raw)} read raw; {read} of {len(study.denoised)} denoised",
@@ -55,7 +55,7 @@ def empty_middle(study: Study) -> Verdict:
     )
 
 
-def diagonal_wins(study: Study) -> Verdict | None:
+def diagonal_wins(study: HiddenStudy) -> ClaimVerdict | None:
     """Sec. 6, Table 27: compared at equal σ there, at equal measured KL here."""
     pairs = study.pairs("inverse-fisher-diagonal")
     if not pairs:
@@ -66,7 +66,7 @@ def diagonal_wins(study: Study) -> Verdict | None:
     theirs = published.at_equal_kl("fisher_diag_inv")
     layers = len({entry[:2] for entry in theirs})
     least = sum(entry[3] < entry[4] for entry in theirs)
-    return Verdict(
+    return ClaimVerdict(
         "The diagonal inverse Fisher release is the strongest Gaussian defence (Sec. 6, T.5)",
         f"attack ≤ {max(row.attack for row in rows):.4f} at all {len(rows)} points with σ = 5, "
         f"which costs {min(r.kl for r in rows):.1f} to {max(r.kl for r in rows):.1f} nats there "
@@ -80,7 +80,7 @@ def diagonal_wins(study: Study) -> Verdict | None:
     )
 
 
-def exponent_of_the_signal(study: Study) -> Verdict | None:
+def exponent_of_the_signal(study: HiddenStudy) -> ClaimVerdict | None:
     """Thm 15, Q.11.1: the worst pair at equal K."""
     best = [study.best_signal(facts["layer"]) for facts in study.layers]
     known = [alpha for alpha in best if alpha is not None]
@@ -88,7 +88,7 @@ def exponent_of_the_signal(study: Study) -> Verdict | None:
         return None
     theirs = published.best_exponents("signal")
     high = sum(alpha >= HALF for alpha in known)
-    return Verdict(
+    return ClaimVerdict(
         "Of diag(F)^−α a high α ≥ ½ makes the worst realistic pair least distinguishable (Q.11.1)",
         f"{sum(a >= HALF for a in theirs)} of {len(theirs)} points, α = 1 itself at "
         f"{theirs.count(1.0)}",
@@ -98,7 +98,7 @@ def exponent_of_the_signal(study: Study) -> Verdict | None:
     )
 
 
-def exponent_of_the_attack(study: Study) -> Verdict | None:
+def exponent_of_the_attack(study: HiddenStudy) -> ClaimVerdict | None:
     """Q.11.1: the attack that is measured, at equal measured KL."""
     cases = [(facts["layer"], kl) for facts in study.layers for kl in study.result["targets"]]
     found = [best for best in (study.best_attack(*case) for case in cases) if best is not None]
@@ -111,7 +111,7 @@ def exponent_of_the_attack(study: Study) -> Verdict | None:
         return None
     theirs = published.best_exponents("attack")
     own = [e["attack"][0] - min(e["attack"]) for e in published.FIGURES["power"]]
-    return Verdict(
+    return ClaimVerdict(
         "α = 1 is the exponent to choose against retrieval (Q.11.1)",
         f"least attack at α = 1 on {theirs.count(1.0)} of {len(theirs)} points, at α = 0 on "
         f"{theirs.count(0.0)}; the best α saves {statistics.median(own):.4f} over α = 0 in the "
@@ -123,7 +123,7 @@ def exponent_of_the_attack(study: Study) -> Verdict | None:
     )
 
 
-def mahalanobis_tracks(study: Study) -> Verdict | None:
+def mahalanobis_tracks(study: HiddenStudy) -> ClaimVerdict | None:
     """T.1, Table 25."""
     pairs = study.pairs("mahalanobis-optimal")
     if not pairs:
@@ -132,7 +132,7 @@ def mahalanobis_tracks(study: Study) -> Verdict | None:
     better = sum(own.below(other) for _, _, own, other in pairs)
     worse = sum(other.below(own) for _, _, own, other in pairs)
     kept = statistics.median(own.agreement - other.agreement for _, _, own, other in pairs)
-    return Verdict(
+    return ClaimVerdict(
         "The Mahalanobis-optimal release is attacked as isotropic noise is, within a few per cent "
         "(T.1, Table 25)",
         "compared at equal σ",
@@ -143,7 +143,7 @@ def mahalanobis_tracks(study: Study) -> Verdict | None:
     )
 
 
-def gain_predicts(study: Study) -> Verdict | None:
+def gain_predicts(study: HiddenStudy) -> ClaimVerdict | None:
     """S.4: isotropic noise needs G_Mah times the budget for the same attack."""
     pairs = gains(study)
     known = [(predicted, found) for _, predicted, found, _ in pairs if found is not None]
@@ -152,7 +152,7 @@ def gain_predicts(study: Study) -> Verdict | None:
     ratios = [found / predicted for predicted, found in known]
     good = sum(1 / FACTOR <= ratio <= FACTOR for ratio in ratios)
     low, high = published.gains("mahalanobis_gain")
-    return Verdict(
+    return ClaimVerdict(
         "G_Mah predicts the gain against an attacker who knows Σ (Eq. 22, T.1)",
         f'G_Mah = {low:.2f} … {high:.2f}: "the correct predictor", and "not realized"',
         f"budget K of isotropic noise over the Mahalanobis-optimal release's where the attack "
@@ -164,7 +164,7 @@ def gain_predicts(study: Study) -> Verdict | None:
     )
 
 
-def gains(study: Study) -> list[tuple[int, float, float | None, float | None]]:
+def gains(study: HiddenStudy) -> list[tuple[int, float, float | None, float | None]]:
     """Return (layer, G_Mah, ratio of K, ratio of measured KL) where the attack falls to ½."""
     found = []
     for facts in study.layers:
@@ -176,7 +176,7 @@ def gains(study: Study) -> list[tuple[int, float, float | None, float | None]]:
     return found
 
 
-def weak_attacker(study: Study) -> Verdict | None:
+def weak_attacker(study: HiddenStudy) -> ClaimVerdict | None:
     """Sec. 5, Prop. 9: noise in k directions is projected out."""
     rows = [row for row in study.raw if row.mechanism.startswith("generalized-eigen")]
     told = [row.mahalanobis for row in rows if row.mahalanobis is not None]
@@ -186,7 +186,7 @@ def weak_attacker(study: Study) -> Verdict | None:
     theirs = published.rows("gen_eigen")
     gain_range = published.gains("euclidean_gain")
     own = [facts["euclidean_gain"] for facts in study.layers]
-    return Verdict(
+    return ClaimVerdict(
         "The generalised-eigen release fools the Euclidean attacker only (Sec. 4–6, Prop. 9)",
         f"attack {min(row.attack for row in theirs):.4f} at least at all {len(theirs)} rows; G_Euc "
         f"= {gain_range[0]:.0f} … {gain_range[1]:,.0f}",
@@ -196,11 +196,11 @@ def weak_attacker(study: Study) -> Verdict | None:
     )
 
 
-def ordinary_gains(study: Study) -> Verdict:
+def ordinary_gains(study: HiddenStudy) -> ClaimVerdict:
     """Sec. 8, Z: ordinary training does not enter G_Mah > 10."""
     own = [facts["mahalanobis_gain"] for facts in study.layers]
     low, high = published.gains("mahalanobis_gain")
-    return Verdict(
+    return ClaimVerdict(
         "G_Mah of ordinary models stays below 10 (Sec. 5, 8)",
         f"1.7 … 9.3; in its rows {low:.2f} … {high:.2f}",
         f"{min(own):.2f} … {max(own):.2f}",
@@ -208,7 +208,7 @@ def ordinary_gains(study: Study) -> Verdict:
     )
 
 
-def flat_cost(study: Study) -> Verdict | None:
+def flat_cost(study: HiddenStudy) -> ClaimVerdict | None:
     """T.4: the KL of diag(F)⁻¹ does not depend on the layer, at one K."""
     by_budget: dict[float, list[float]] = {}
     for row in study.raw:
@@ -218,7 +218,7 @@ def flat_cost(study: Study) -> Verdict | None:
     if not full:
         return None
     spreads = {k: (max(v) - min(v)) / statistics.mean(v) for k, v in full.items()}
-    return Verdict(
+    return ClaimVerdict(
         "The diagonal inverse Fisher release costs the same KL on every layer at one K (T.4)",
         "within 2.33% on concentrated models; not on GPT-2",
         "range over layers, relative to the mean: "
@@ -227,7 +227,7 @@ def flat_cost(study: Study) -> Verdict | None:
     )
 
 
-def matched_epsilon(study: Study) -> Verdict | None:
+def matched_epsilon(study: HiddenStudy) -> ClaimVerdict | None:
     """U.2, Table 29: at the loosest ε the diagonal release is attacked least."""
     rows = [row for row in study.rows if row.kind == "epsilon"]
     if not rows:
@@ -247,7 +247,7 @@ def matched_epsilon(study: Study) -> Verdict | None:
     count, name = len(study.layers), "inverse-fisher-diagonal"
     costs = [row.kl for row in rows if row.level == level]
     theirs = published.winners(epsilon) if epsilon in (1.0, 3.0, 8.0, 16.0) else {}
-    return Verdict(
+    return ClaimVerdict(
         f"At equal ε = {epsilon:g}, δ = 1e-6, the diagonal release is attacked least (U.2)",
         f"on {theirs.get('fisher_diag_inv', 0)} of 5 models, at 7.5 nats and more",
         f"least attack (ties shared) on {_counts(least, count)}; least KL on "
@@ -257,7 +257,7 @@ def matched_epsilon(study: Study) -> Verdict | None:
     )
 
 
-def open_problem(study: Study) -> Verdict | None:
+def open_problem(study: HiddenStudy) -> ClaimVerdict | None:
     """App. X: learned bottlenecks do not fill the middle."""
     if not study.books:
         return None
@@ -269,7 +269,7 @@ def open_problem(study: Study) -> Verdict | None:
         f"; best {best.mechanism} on layer {best.layer}: agreement {best.agreement:.3f} under a "
         f"bound of {best.bound:.3f}"
     )  # fmt: skip
-    return Verdict(
+    return ClaimVerdict(
         "A release that fills the middle is an open problem (App. X.4)",
         f"{theirs} of {len(cells)} learned bottlenecks do, agreement up to "
         f"{max(agreement for agreement, _ in cells):.3f}",
@@ -278,7 +278,7 @@ def open_problem(study: Study) -> Verdict | None:
     )
 
 
-def _inside(rows: Iterable[Row], agreement: float = HALF) -> int:
+def _inside(rows: Iterable[NoiseRow], agreement: float = HALF) -> int:
     return sum(row.inside(agreement) for row in rows)
 
 

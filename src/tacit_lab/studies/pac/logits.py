@@ -23,8 +23,9 @@ from tacit.information import mixture
 from tacit_lab.stackelberg import estimate_stackelberg
 from tacit_lab.studies.pac import figure, page, published
 from tacit_lab.studies.pac.data import MissingDataError
-from tacit_lab.studies.pac.networks import Logits, logits
-from tacit_lab.studies.pac.state import RESULTS, Study, write
+from tacit_lab.studies.pac.networks import NetworkLogits, logits
+from tacit_lab.studies.pac.state import StoredStudy, write
+from tacit_lab.studies.places import RESULTS
 from tacit_lab.studies.reproductions.page import render
 
 SECRETS, SEED = 1_000, 20_260
@@ -59,7 +60,9 @@ def main(dataset: str) -> int:
     return 0
 
 
-def study(dataset: str, known: Logits, sizes: dict[str, int], console: Console) -> dict[str, Any]:
+def study(
+    dataset: str, known: NetworkLogits, sizes: dict[str, int], console: Console
+) -> dict[str, Any]:
     """Return all numbers of a data set; rows already computed are read back."""
     chosen = np.random.default_rng(SEED).permutation(len(known.labels))[: sizes["secrets"]]
     budgets = published.TABLES[dataset]["beta"]
@@ -79,7 +82,7 @@ def study(dataset: str, known: Logits, sizes: dict[str, int], console: Console) 
         "knn_entropy": task.entropy,
         "gaussian_entropy": task.gaussian_entropy,
     }
-    kept = Study(f"pac-{dataset}", head | {"budgets": budgets})
+    kept = StoredStudy(f"pac-{dataset}", head | {"budgets": budgets})
     rows = []
     for number, beta in enumerate(budgets):
         started = time.perf_counter()
@@ -95,7 +98,7 @@ def study(dataset: str, known: Logits, sizes: dict[str, int], console: Console) 
 class _Task:
     """The secret, uniform over the chosen test inputs, and what its noises are measured on."""
 
-    def __init__(self, known: Logits, chosen: np.ndarray, sizes: dict[str, int]) -> None:
+    def __init__(self, known: NetworkLogits, chosen: np.ndarray, sizes: dict[str, int]) -> None:
         self.all = known.values
         self.outputs, self.labels = known.values[chosen], known.labels[chosen]
         self.sizes = sizes

@@ -19,7 +19,7 @@ SMOKE = (2_000, 1_000)
 
 
 @dataclass(frozen=True)
-class Recipe:
+class NetworkRecipe:
     """All that decides the logits of a data set."""
 
     dataset: str
@@ -33,11 +33,11 @@ class Recipe:
 
 
 RECIPES = {
-    "mnist": Recipe(
+    "mnist": NetworkRecipe(
         "mnist", "conv 32, 64 with batch norm, 128 units, dropout 0.5", 2, 128, 1e-3, 0.0, 0, 60_000
     ),
-    "cifar10": Recipe("cifar10", "conv 32, 64, 128 units", 8, 128, 1e-3, 0.0, 0, 50_000),
-    "agnews": Recipe(
+    "cifar10": NetworkRecipe("cifar10", "conv 32, 64, 128 units", 8, 128, 1e-3, 0.0, 0, 50_000),
+    "agnews": NetworkRecipe(
         "agnews", "mean of 300 embeddings, 256 units, dropout 0.3", 4, 64, 1e-3, 0.0, 0, 35_599
     ),
 }
@@ -49,12 +49,12 @@ LOADERS: dict[str, Callable[[], data.Split]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Logits:
+class NetworkLogits:
     """Logits of the whole test set with their labels."""
 
     values: np.ndarray
     labels: np.ndarray
-    recipe: Recipe
+    recipe: NetworkRecipe
 
     @property
     def accuracy(self) -> float:
@@ -62,7 +62,7 @@ class Logits:
         return float((self.values.argmax(axis=1) == self.labels).mean())
 
 
-def logits(dataset: str, *, fast: bool = False) -> Logits:
+def logits(dataset: str, *, fast: bool = False) -> NetworkLogits:
     """Return the test logits, from the cache where the same recipe was trained before.
 
     Raises:
@@ -70,7 +70,7 @@ def logits(dataset: str, *, fast: bool = False) -> Logits:
     """
     recipe = RECIPES[dataset]
     if fast:
-        recipe = Recipe(**{**asdict(recipe), "epochs": 1, "train": SMOKE[0]})
+        recipe = NetworkRecipe(**{**asdict(recipe), "epochs": 1, "train": SMOKE[0]})
     described = json.dumps(asdict(recipe), sort_keys=True)
     path = CACHE / f"{dataset}-{hashlib.sha256(described.encode()).hexdigest()[:12]}.npz"
     if not path.is_file():
@@ -82,10 +82,10 @@ def logits(dataset: str, *, fast: bool = False) -> Logits:
         np.savez(partial, logits=values, labels=labels, recipe=np.array(described))
         partial.replace(path)
     with np.load(path) as kept:
-        return Logits(kept["logits"], kept["labels"], recipe)
+        return NetworkLogits(kept["logits"], kept["labels"], recipe)
 
 
-def _trained(recipe: Recipe, split: data.Split) -> np.ndarray:
+def _trained(recipe: NetworkRecipe, split: data.Split) -> np.ndarray:
     import torch
 
     torch.manual_seed(recipe.seed)

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from tacit_lab.studies.pac import published, words
-from tacit_lab.studies.pac.state import RESULTS
+from tacit_lab.studies.places import RESULTS
 from tacit_lab.studies.reproductions.prose import filled, rounded_down, rounded_up
 
 LOGITS = ("mnist", "cifar10", "agnews")

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tacit_lab.studies.pac.networks import CACHE
+from tacit_lab.studies.places import CACHE
 
 
-class Study:
+class StoredStudy:
     """Rows by key, for settings that must all be the same to go on."""
 
     def __init__(self, name: str, settings: dict[str, Any]) -> None:

@@ -24,7 +24,7 @@ from tacit.specifications.projections import factor_name
 from tacit_lab.studies.specifications import corpora, pictures
 from tacit_lab.studies.specifications.baselines import DELTA
 from tacit_lab.studies.specifications.measures import Floats
-from tacit_lab.studies.specifications.pictures import Records
+from tacit_lab.studies.specifications.pictures import LabelledPictures
 from tacit_lab.studies.specifications.tasks import text_tasks
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ OBJECTIVES = {"aligned": "labels", "label-free": "scatter"}
 
 
 def described(
-    kind: Any, part: Records, modality: str, way: Way, *, private: bool = True
+    kind: Any, part: LabelledPictures, modality: str, way: Way, *, private: bool = True
 ) -> dict[float, Floats]:
     """Return the vector of a specification for every ε of a way, 0 for none.
 
@@ -71,14 +71,14 @@ def described(
     return found
 
 
-def full(part: Records, modality: str) -> Floats:
+def full(part: LabelledPictures, modality: str) -> Floats:
     """Return the mean gradient of every described layer, in the full space, joined."""
     shared = backbone(modality)
     held = full_factor(shared, part.inputs, _directions(part, modality), shared.layers)
     return np.concatenate([held[name].ravel() for name in shared.layers]).astype(float)
 
 
-def measured_gamma(part: Records, modality: str, size: int) -> float:
+def measured_gamma(part: LabelledPictures, modality: str, size: int) -> float:
     """Return the largest γ of the last layer over replaced records: measured, no bound.
 
     H(D) = UᵀF(D) with U the first k principal directions of public records' gradients, and
@@ -137,20 +137,22 @@ def backbone(modality: str) -> Backbone:
 
 
 @functools.cache
-def public_records(modality: str) -> Records:
+def public_records(modality: str) -> LabelledPictures:
     """Return records that are public: the first training images, or paragraphs of every corpus."""
     rng = np.random.default_rng(0)
     if modality == "texts":
         held = [corpora.records(task, 150, "private", rng) for task in text_tasks()[-8:]]
         texts = [text for part in held for text in part.inputs]
-        return Records(texts, np.concatenate([10 * i + p.labels for i, p in enumerate(held)]))
+        return LabelledPictures(
+            texts, np.concatenate([10 * i + p.labels for i, p in enumerate(held)])
+        )
     inputs, labels = [], []
     for number, source in enumerate(("mnist", "cifar10")):
         found, classes = pictures.images(source, "public")
         shown = np.broadcast_to(found[:SHARED], (SHARED, 3, 32, 32))
         inputs.append(shown.astype(np.float32) / np.float32(255.0))
         labels.append(classes[:SHARED] + 10 * number)
-    return Records(np.concatenate(inputs), np.concatenate(labels))
+    return LabelledPictures(np.concatenate(inputs), np.concatenate(labels))
 
 
 def _space(modality: str, way: Way) -> dict[str, Any]:
@@ -186,19 +188,19 @@ def _reach(modality: str, rank: int) -> float:
     shared = backbone(modality)
     rows = np.random.default_rng(1).permutation(len(held.labels))[:300]
     taken = [held.inputs[row] for row in rows] if modality == "texts" else held.inputs[rows]
-    part = Records(taken, held.labels[rows] % 5)
+    part = LabelledPictures(taken, held.labels[rows] % 5)
     frame = Frame(shared.layers, rank, factor_name(0))
     found = coordinates(shared, part.inputs, _directions(part, modality), frame)
     return float(np.quantile(np.linalg.norm(found, axis=1), 0.25))
 
 
-def _directions(part: Records, modality: str) -> torch.Tensor:
+def _directions(part: LabelledPictures, modality: str) -> torch.Tensor:
     names = class_names(max(int(part.labels.max()) + 1, 2))
     table = label_directions(names, public_features(modality)[0].shape[1])
     return weights_of(part.labels, names, len(part.labels), given="labels") @ table
 
 
-def _rows(part: Records, modality: str) -> Floats:
+def _rows(part: LabelledPictures, modality: str) -> Floats:
     """Return every record's gradient of the last layer times 64 shared columns, (n, m, 64)."""
     shared = backbone(modality)
     layer = shared.layers[-1]
@@ -211,6 +213,6 @@ def _rows(part: Records, modality: str) -> Floats:
 @functools.cache
 def _axes(modality: str) -> Floats:
     held = public_records(modality)
-    part = Records(held.inputs[:300], held.labels[:300] % 5)
+    part = LabelledPictures(held.inputs[:300], held.labels[:300] % 5)
     rows = _rows(part, modality)
     return np.asarray(np.linalg.eigh(np.einsum("nmr,nkr->mk", rows, rows))[1][:, ::-1])

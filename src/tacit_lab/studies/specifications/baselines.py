@@ -22,7 +22,7 @@ NAMES = ("mean feature", "scatter", "class means", "inner class means")
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
+class BaselineFrame:
     """What is public: where features lie, how far they reach, and the clip.
 
     Attributes:
@@ -36,13 +36,13 @@ class Frame:
     clip: float
 
     @staticmethod
-    def of(public: npt.NDArray[np.floating]) -> Frame:
+    def of(public: npt.NDArray[np.floating]) -> BaselineFrame:
         """Return the frame of public features (n, d)."""
         held = np.asarray(public, dtype=float)
         centre = held.mean(axis=0)
         spread = held.std(axis=0)
         scale = (spread + 0.1 * float(spread.mean())) * held.shape[1] ** 0.5
-        return Frame(
+        return BaselineFrame(
             centre, scale, float(np.median(np.linalg.norm((held - centre) / scale, axis=1)))
         )
 
@@ -56,7 +56,7 @@ class Frame:
 def vectors(
     features: npt.NDArray[np.floating],
     labels: npt.NDArray[np.int64],
-    frame: Frame,
+    frame: BaselineFrame,
     *,
     epsilon: float | None,
     rng: np.random.Generator,

@@ -9,8 +9,8 @@ import gzip
 import numpy as np
 
 from tacit_lab.studies.pac.data import find
-from tacit_lab.studies.specifications.pictures import Records
-from tacit_lab.studies.specifications.tasks import PARAGRAPHS, Task
+from tacit_lab.studies.specifications.pictures import LabelledPictures
+from tacit_lab.studies.specifications.tasks import PARAGRAPHS, StudyTask
 
 # Characters of a text that a task takes, and the shortest that counts as one.
 LONGEST, SHORTEST = 240, 40
@@ -19,7 +19,7 @@ KEPT, FOR_USERS = 4000, 0.4
 NEWS = {"private": "ag_news_train_part.csv.gz", "users": "ag_news_test.csv.gz"}
 
 
-def records(task: Task, count: int, part: str, rng: np.random.Generator) -> Records:
+def records(task: StudyTask, count: int, part: str, rng: np.random.Generator) -> LabelledPictures:
     """Draw ``count`` texts without replacement, as many of every label as may be."""
     texts: list[str] = []
     labels: list[int] = []
@@ -30,10 +30,10 @@ def records(task: Task, count: int, part: str, rng: np.random.Generator) -> Reco
         texts += [_seen(pool[row], task.transform) for row in chosen]
         labels += [label] * len(chosen)
     order = rng.permutation(len(texts))
-    return Records([texts[row] for row in order], np.array(labels, dtype=np.int64)[order])
+    return LabelledPictures([texts[row] for row in order], np.array(labels, dtype=np.int64)[order])
 
 
-def _pool(task: Task, group: tuple[int, ...], part: str) -> list[str]:
+def _pool(task: StudyTask, group: tuple[int, ...], part: str) -> list[str]:
     if task.source == "agnews":
         texts, classes = _news(part)
         return [text for text, found in zip(texts, classes, strict=True) if found in group]

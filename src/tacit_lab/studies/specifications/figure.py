@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tacit_lab.studies.specifications.baselines import NAMES
-from tacit_lab.studies.specifications.rows import Row, one, picked
+from tacit_lab.studies.specifications.rows import ObjectiveRow, one, picked
 
 PAVE, GREY = "#D55E00", "#8A8A8A"
 SHADES = {100: "#F2B48A", 1000: PAVE, 4000: "#7A3500"}
@@ -103,7 +103,7 @@ def _cases(axes: Axes, result: dict[str, Any]) -> None:
     axes.set_title("No privacy, n = 1,000", loc="left", fontsize=10)
 
 
-def _line(axes: Axes, rows: list[Row | None], **style: Any) -> None:
+def _line(axes: Axes, rows: list[ObjectiveRow | None], **style: Any) -> None:
     places = [at for at, row in enumerate(rows) if row is not None]
     kept = [row for row in rows if row is not None]
     if kept:

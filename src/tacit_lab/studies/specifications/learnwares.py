@@ -17,14 +17,14 @@ from torch import Tensor, nn
 from tacit.compute import progress_bar
 from tacit_lab.studies.specifications import corpora, pictures
 from tacit_lab.studies.specifications.cache import CACHE
-from tacit_lab.studies.specifications.pictures import Records
-from tacit_lab.studies.specifications.tasks import Task
+from tacit_lab.studies.specifications.pictures import LabelledPictures
+from tacit_lab.studies.specifications.tasks import StudyTask
 
 WORDS, WIDTH = 1 << 14, 32
 
 
 @dataclass(frozen=True)
-class Recipe:
+class LearnwareRecipe:
     """All that decides a scratch model beside its task."""
 
     records: int = 2000
@@ -35,16 +35,16 @@ class Recipe:
     seed: int = 0
 
 
-def records(task: Task, count: int, part: str, seed: int) -> Records:
+def records(task: StudyTask, count: int, part: str, seed: int) -> LabelledPictures:
     """Draw records of a task: other seeds, other records; developers' and users' never meet."""
     rng = np.random.default_rng([seed, zlib.crc32(task.name.encode())])
     drawn = corpora if task.source in ("agnews", "paragraphs") else pictures
     return drawn.records(task, count, part, rng)
 
 
-def model(task: Task, recipe: Recipe | None = None) -> nn.Module:
+def model(task: StudyTask, recipe: LearnwareRecipe | None = None) -> nn.Module:
     """Return the scratch model of a task, from the cache where it was trained before."""
-    chosen = recipe or Recipe()
+    chosen = recipe or LearnwareRecipe()
     described = json.dumps([asdict(chosen), asdict(task)], sort_keys=True)
     path = CACHE / f"model-{hashlib.sha256(described.encode()).hexdigest()[:16]}.safetensors"
     network = _network(task, chosen)
@@ -59,7 +59,7 @@ def model(task: Task, recipe: Recipe | None = None) -> nn.Module:
     return network.eval()
 
 
-def models(tasks: list[Task], recipe: Recipe | None = None) -> list[nn.Module]:
+def models(tasks: list[StudyTask], recipe: LearnwareRecipe | None = None) -> list[nn.Module]:
     """Return the scratch models of several tasks."""
     found = []
     with progress_bar(len(tasks), "training learnwares", shown=True) as advance:
@@ -69,9 +69,9 @@ def models(tasks: list[Task], recipe: Recipe | None = None) -> list[nn.Module]:
     return found
 
 
-def trained_from(task: Task, examples: Records, seed: int) -> nn.Module:
+def trained_from(task: StudyTask, examples: LabelledPictures, seed: int) -> nn.Module:
     """Return a scratch model trained from a user's few examples alone."""
-    recipe = Recipe(records=len(examples.labels), epochs=40, batch=20, seed=seed)
+    recipe = LearnwareRecipe(records=len(examples.labels), epochs=40, batch=20, seed=seed)
     network = _network(task, recipe)
     _train(network, examples, recipe)
     return network.eval()
@@ -95,7 +95,7 @@ def tensors(inputs: Any) -> Tensor:
     return torch.from_numpy(numbers)
 
 
-def _network(task: Task, recipe: Recipe) -> nn.Module:
+def _network(task: StudyTask, recipe: LearnwareRecipe) -> nn.Module:
     torch.manual_seed(recipe.seed)
     if task.source in ("agnews", "paragraphs"):
         return nn.Sequential(
@@ -110,7 +110,7 @@ def _network(task: Task, recipe: Recipe) -> nn.Module:
     )  # fmt: skip
 
 
-def _train(network: nn.Module, examples: Records, recipe: Recipe) -> None:
+def _train(network: nn.Module, examples: LabelledPictures, recipe: LearnwareRecipe) -> None:
     torch.manual_seed(recipe.seed)
     inputs, labels = tensors(examples.inputs), torch.from_numpy(examples.labels)
     rate = recipe.rate if inputs.is_floating_point() else 5 * recipe.rate

@@ -10,14 +10,14 @@ import numpy.typing as npt
 from torch import nn
 
 from tacit_lab.studies.specifications.learnwares import logits, records, trained_from
-from tacit_lab.studies.specifications.pictures import Records
-from tacit_lab.studies.specifications.tasks import Task
+from tacit_lab.studies.specifications.pictures import LabelledPictures
+from tacit_lab.studies.specifications.tasks import StudyTask
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Query:
+class TaskQuery:
     """A user: few examples of a task, and records to test on that the examples have not.
 
     Attributes:
@@ -28,12 +28,12 @@ class Query:
     """
 
     truth: int
-    examples: Records
-    test: Records
+    examples: LabelledPictures
+    test: LabelledPictures
     order: npt.NDArray[np.int64]
 
 
-def query(task: Task, truth: int, count: int, tested: int, seed: int) -> Query:
+def query(task: StudyTask, truth: int, count: int, tested: int, seed: int) -> TaskQuery:
     """Draw a user's records of a task; ``seed`` is no developer's."""
     drawn = records(task, count + tested, "users", seed)
     chosen = np.zeros(len(drawn.labels), dtype=bool)
@@ -41,15 +41,15 @@ def query(task: Task, truth: int, count: int, tested: int, seed: int) -> Query:
         share = count // task.labels + (label < count % task.labels)
         chosen[np.flatnonzero(drawn.labels == label)[:share]] = True
     order = np.random.default_rng([seed, truth]).permutation(task.labels)
-    return Query(truth, _part(drawn, chosen), _part(drawn, ~chosen), order.astype(np.int64))
+    return TaskQuery(truth, _part(drawn, chosen), _part(drawn, ~chosen), order.astype(np.int64))
 
 
-def _part(drawn: Records, chosen: npt.NDArray[np.bool_]) -> Records:
+def _part(drawn: LabelledPictures, chosen: npt.NDArray[np.bool_]) -> LabelledPictures:
     if isinstance(drawn.inputs, list):
         inputs: Any = [text for text, kept in zip(drawn.inputs, chosen, strict=True) if kept]
     else:
         inputs = drawn.inputs[chosen]
-    return Records(inputs, drawn.labels[chosen])
+    return LabelledPictures(inputs, drawn.labels[chosen])
 
 
 def found(learnwares: Floats, queries: Floats) -> npt.NDArray[np.int64]:
@@ -71,7 +71,7 @@ def mean_error(values: Any) -> list[float]:
     return [float(held.mean()), float(held.std(ddof=1) / len(held) ** 0.5)]
 
 
-def accuracies(models: list[nn.Module], asked: list[Query]) -> Floats:
+def accuracies(models: list[nn.Module], asked: list[TaskQuery]) -> Floats:
     """Return (q, t) accuracies on the users' tests, labels matched on their examples.
 
     A model's classes are renamed to the label that its examples of that class have most often, as
@@ -87,7 +87,7 @@ def accuracies(models: list[nn.Module], asked: list[Query]) -> Floats:
     return table
 
 
-def few_shot(task: Task, user: Query, seed: int) -> float:
+def few_shot(task: StudyTask, user: TaskQuery, seed: int) -> float:
     """Return the accuracy of a scratch model trained from the user's few examples."""
     network = trained_from(task, user.examples, seed)
     guesses = logits(network, user.test.inputs).argmax(axis=1)

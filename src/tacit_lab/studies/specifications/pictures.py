@@ -10,14 +10,14 @@ import numpy.typing as npt
 
 from tacit_lab.studies.pac import data
 from tacit_lab.studies.specifications.cache import CACHE, keep
-from tacit_lab.studies.specifications.tasks import Task
+from tacit_lab.studies.specifications.tasks import StudyTask
 
 # Training images that are public: what a backbone may be trained on, and what whitens.
 PUBLIC = 10_000
 NOISE = 0.25
 
 
-class Records(NamedTuple):
+class LabelledPictures(NamedTuple):
     """Inputs of a task and their labels.
 
     Attributes:
@@ -57,7 +57,7 @@ def _bytes(source: str) -> data.Split:
         return data.Split(**{name: kept[name] for name in data.Split._fields})
 
 
-def records(task: Task, count: int, part: str, rng: np.random.Generator) -> Records:
+def records(task: StudyTask, count: int, part: str, rng: np.random.Generator) -> LabelledPictures:
     """Draw ``count`` records without replacement, as many of every label as may be."""
     pictures, classes = images(task.source, part)
     if task.transform.startswith("crossed"):
@@ -65,11 +65,11 @@ def records(task: Task, count: int, part: str, rng: np.random.Generator) -> Reco
     rows, labels = _balanced(task, classes, count, rng)
     order = rng.permutation(len(rows))
     seen = _seen(pictures[rows[order]], task.transform, rng)
-    return Records(seen, labels[order])
+    return LabelledPictures(seen, labels[order])
 
 
 def _balanced(
-    task: Task, classes: npt.NDArray[np.int64], count: int, rng: np.random.Generator
+    task: StudyTask, classes: npt.NDArray[np.int64], count: int, rng: np.random.Generator
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     rows, labels = [], []
     for label, group in enumerate(task.groups):
@@ -81,12 +81,12 @@ def _balanced(
 
 
 def _crossed(
-    task: Task,
+    task: StudyTask,
     pictures: npt.NDArray[np.uint8],
     classes: npt.NDArray[np.int64],
     count: int,
     rng: np.random.Generator,
-) -> Records:
+) -> LabelledPictures:
     """Half of each class transformed: the label says whether class and transform agree."""
     rows, labels = _balanced(task, classes, count, rng)
     order = rng.permutation(len(rows))
@@ -97,7 +97,7 @@ def _crossed(
     plain = _seen(pictures[rows], "plain", rng)
     changed = _seen(pictures[rows], task.transform.removeprefix("crossed "), rng)
     inputs = np.where(transformed[:, None, None, None], changed, plain)
-    return Records(inputs, (labels ^ transformed).astype(np.int64))
+    return LabelledPictures(inputs, (labels ^ transformed).astype(np.int64))
 
 
 def _seen(

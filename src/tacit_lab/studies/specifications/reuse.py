@@ -8,14 +8,14 @@ import numpy as np
 from torch import nn
 
 from tacit_lab.studies.specifications.measures import accuracies, few_shot, mean_error, query
-from tacit_lab.studies.specifications.tasks import Task
+from tacit_lab.studies.specifications.tasks import StudyTask
 
 # Users' draws begin here; developers' seeds are below.
 USERS = 1000
 
 
 def rows(
-    tasks: list[Task], networks: list[nn.Module], sizes: dict[str, Any], draw: int
+    tasks: list[StudyTask], networks: list[nn.Module], sizes: dict[str, Any], draw: int
 ) -> dict[str, Any]:
     """Return the accuracy of every learnware for one user of every task, and the users' own.
 

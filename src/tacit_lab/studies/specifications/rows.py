@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class ObjectiveRow:
     """One way to describe learnwares and users, and how well it finds who is asked for.
 
     Attributes:
@@ -43,13 +43,13 @@ class Row:
         return asdict(self)
 
 
-def picked(result: dict[str, Any], **wanted: Any) -> list[Row]:
+def picked(result: dict[str, Any], **wanted: Any) -> list[ObjectiveRow]:
     """Return the rows whose fields are as wanted."""
-    rows = [Row(**row) for row in result["rows"]]
+    rows = [ObjectiveRow(**row) for row in result["rows"]]
     return [row for row in rows if all(getattr(row, k) == v for k, v in wanted.items())]
 
 
-def one(result: dict[str, Any], **wanted: Any) -> Row | None:
+def one(result: dict[str, Any], **wanted: Any) -> ObjectiveRow | None:
     """Return the only such row, or None where it was not run."""
     found = picked(result, **wanted)
     if len(found) > 1:

@@ -8,7 +8,7 @@ from typing import Any
 from tacit_lab.studies.hidden.results import section
 from tacit_lab.studies.reproductions.prose import filled, table
 from tacit_lab.studies.specifications.baselines import NAMES
-from tacit_lab.studies.specifications.rows import Row, budget, one, percent, picked
+from tacit_lab.studies.specifications.rows import ObjectiveRow, budget, one, percent, picked
 
 NAME = "specifications-identification"
 # A difference of two shares this many standard errors from 0 is told as one.
@@ -254,7 +254,7 @@ def _reached(result: dict[str, Any]) -> str:
     return "Asked for and found: " + "; ".join(told) + "."
 
 
-def _against(name: str, row: Row | None, share: float) -> str:
+def _against(name: str, row: ObjectiveRow | None, share: float) -> str:
     if row is None:
         return f"{name}, {100 * share:.0f}% asked for, not run"
     word = "reached" if row.top1[0] >= share else "missed"
@@ -287,7 +287,7 @@ def _compared(result: dict[str, Any]) -> str:
     )
 
 
-def _difference(ours: Row, theirs: Row) -> str:
+def _difference(ours: ObjectiveRow, theirs: ObjectiveRow) -> str:
     apart = ours.top1[0] - theirs.top1[0]
     error = math.hypot(ours.top1[1], theirs.top1[1])
     word = "level with" if abs(apart) <= ERRORS * error else "above" if apart > 0 else "below"
@@ -306,7 +306,7 @@ def _timed(result: dict[str, Any]) -> str:
 
 def _pave(
     result: dict[str, Any], tasks: str, epsilon: float, *, rank: int = 0, count: int = 1000
-) -> Row | None:
+) -> ObjectiveRow | None:
     space = {**_space(result, "PAVE"), **({"rank": rank} if rank else {})}
     return one(result, tasks=tasks, what="PAVE", order="aligned", records=count, epsilon=epsilon,
                user=0.0, **space)  # fmt: skip
@@ -322,5 +322,5 @@ def _records(result: dict[str, Any], tasks: str) -> int:
     return int(result["sizes"]["records_texts"]) if tasks == "texts" else 1000
 
 
-def _top1(row: Row | None) -> str:
+def _top1(row: ObjectiveRow | None) -> str:
     return percent(row.top1 if row else None)

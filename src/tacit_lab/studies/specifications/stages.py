@@ -11,21 +11,21 @@ import numpy as np
 
 from tacit.specifications import judge_match
 from tacit_lab.studies.specifications import backbones
-from tacit_lab.studies.specifications.baselines import NAMES, Frame, vectors
+from tacit_lab.studies.specifications.baselines import NAMES, BaselineFrame, vectors
 from tacit_lab.studies.specifications.learnwares import records
 from tacit_lab.studies.specifications.measures import (
     Floats,
-    Query,
+    TaskQuery,
     found,
     mean_error,
     probed,
     query,
     share,
 )
-from tacit_lab.studies.specifications.pictures import Records
+from tacit_lab.studies.specifications.pictures import LabelledPictures
 from tacit_lab.studies.specifications.reuse import USERS
-from tacit_lab.studies.specifications.rows import Row
-from tacit_lab.studies.specifications.tasks import Task
+from tacit_lab.studies.specifications.rows import ObjectiveRow
+from tacit_lab.studies.specifications.tasks import StudyTask
 
 # Developers draw their private records with this seed, and their scratch models' with 0.
 DEVELOPERS = 100
@@ -54,19 +54,19 @@ class Collection:
     """
 
     def __init__(
-        self, name: str, tasks: list[Task], sizes: dict[str, Any], worth: list[Any] | None
+        self, name: str, tasks: list[StudyTask], sizes: dict[str, Any], worth: list[Any] | None
     ) -> None:
         self.name, self.tasks, self.sizes = name, tasks, sizes
         self.modality = "texts" if name == "texts" else "images"
         self._asked: dict[Any, Floats] = {}
         self.worth = None if worth is None else np.concatenate([h["accuracies"] for h in worth])
 
-    def private(self, task: Task, count: int) -> Records:
+    def private(self, task: StudyTask, count: int) -> LabelledPictures:
         """Return the records that a developer's specification is made from."""
         return records(task, count, "private", DEVELOPERS)
 
     @functools.cached_property
-    def users(self) -> list[Query]:
+    def users(self) -> list[TaskQuery]:
         """Return every user, draw by draw."""
         sizes = self.sizes
         return [
@@ -99,13 +99,15 @@ class Collection:
         sources = np.array([task.source for task in self.tasks])
         return [np.flatnonzero(sources == sources[user.truth]) for user in self.users]
 
-    def row(self, what: str, way: Way, epsilon: float, chosen: np.ndarray, size: int) -> Row:
+    def row(
+        self, what: str, way: Way, epsilon: float, chosen: np.ndarray, size: int
+    ) -> ObjectiveRow:
         """Return how often the learnware asked for came first, and what the first is worth."""
         worth = None
         if self.worth is not None:
             worth = mean_error(self.worth[np.arange(len(chosen)), chosen])
         ours = what == "PAVE"
-        return Row(
+        return ObjectiveRow(
             tasks=self.name, what=what, route=way.route if ours else "", order=way.order,
             records=way.records, rank=way.rank if ours else 0,
             subspace=way.subspace if ours else 0, epsilon=epsilon,
@@ -113,12 +115,12 @@ class Collection:
         )  # fmt: skip
 
 
-def identified(collection: Collection, way: Way) -> list[Row]:
+def identified(collection: Collection, way: Way) -> list[ObjectiveRow]:
     """Return a row for every ε of a way, and for every baseline where that is the way."""
     return _trivial(collection, way) if way.route == "baselines" else _pave(collection, way)
 
 
-def _pave(collection: Collection, way: Way) -> list[Row]:
+def _pave(collection: Collection, way: Way) -> list[ObjectiveRow]:
     held = [collection.private(task, way.records) for task in collection.tasks]
     made = [backbones.described("model", part, collection.modality, way) for part in held]
     asked = collection.asked(way)
@@ -130,8 +132,8 @@ def _pave(collection: Collection, way: Way) -> list[Row]:
     return rows
 
 
-def _trivial(collection: Collection, way: Way) -> list[Row]:
-    frames = [Frame.of(held) for held in backbones.public_features(collection.modality)]
+def _trivial(collection: Collection, way: Way) -> list[ObjectiveRow]:
+    frames = [BaselineFrame.of(held) for held in backbones.public_features(collection.modality)]
     held = [collection.private(task, way.records) for task in collection.tasks]
     mine = [backbones.features(collection.modality, part.inputs) for part in held]
     asked = [_asked(user, way) for user in collection.users]
@@ -157,7 +159,7 @@ def _trivial(collection: Collection, way: Way) -> list[Row]:
 def _means(
     both: tuple[Floats, Floats],
     labels: Any,
-    frames: list[Frame],
+    frames: list[BaselineFrame],
     epsilon: float | None,
     rng: np.random.Generator,
 ) -> dict[str, Floats]:
@@ -168,9 +170,11 @@ def _means(
     return {**last, "inner class means": inner["class means"]}
 
 
-def _asked(user: Query, way: Way) -> Records:
+def _asked(user: TaskQuery, way: Way) -> LabelledPictures:
     labels = user.examples.labels
-    return Records(user.examples.inputs, user.order[labels] if way.order == "permuted" else labels)
+    return LabelledPictures(
+        user.examples.inputs, user.order[labels] if way.order == "permuted" else labels
+    )
 
 
 def _found(collection: Collection, learnwares: Floats, queries: Floats) -> np.ndarray:

@@ -41,7 +41,7 @@ PARAGRAPHS: dict[str, tuple[tuple[str, slice | None], ...]] = {
 
 
 @dataclass(frozen=True)
-class Task:
+class StudyTask:
     """Inputs of a data set, seen through a transform, with the number of their group as label.
 
     Attributes:
@@ -70,10 +70,10 @@ class Task:
         return len(self.groups)
 
 
-def image_tasks(seed: int, transforms: int = 5) -> list[Task]:
+def image_tasks(seed: int, transforms: int = 5) -> list[StudyTask]:
     """Return four tasks of every data set and transform, no two of them alike."""
     rng = np.random.default_rng([seed, 16])
-    found: list[Task] = []
+    found: list[StudyTask] = []
     for source, ways in TRANSFORMS.items():
         for transform in ways[:transforms]:
             seen: set[frozenset[frozenset[int]]] = set()
@@ -82,36 +82,38 @@ def image_tasks(seed: int, transforms: int = 5) -> list[Task]:
                 while frozenset(map(frozenset, groups)) in seen:
                     groups = _groups(size, rng)
                 seen.add(frozenset(map(frozenset, groups)))
-                found.append(Task(source, groups, transform))
+                found.append(StudyTask(source, groups, transform))
     return found
 
 
-def text_tasks() -> list[Task]:
+def text_tasks() -> list[StudyTask]:
     """Return the pairs of news topics, all four, two unions, reversed letters, and paragraphs."""
     pairs = [((a,), (b,)) for a, b in combinations(range(4), 2)]
     groups = [*pairs, ((0,), (1,), (2,), (3,)), ((0, 1), (2, 3)), ((0, 2), (1, 3))]
-    news = [Task("agnews", held) for held in groups]
-    reversed_news = [Task("agnews", held, "reversed") for held in (groups[0], groups[5], groups[6])]
+    news = [StudyTask("agnews", held) for held in groups]
+    reversed_news = [
+        StudyTask("agnews", held, "reversed") for held in (groups[0], groups[5], groups[6])
+    ]
     paragraphs = [
-        Task("paragraphs", tuple((i,) for i in range(len(parts))), topic=topic)
+        StudyTask("paragraphs", tuple((i,) for i in range(len(parts))), topic=topic)
         for topic, parts in PARAGRAPHS.items()
     ]
     return [*news, *reversed_news, *paragraphs]
 
 
-def relabelled_tasks(seed: int, count: int = 24, transform: str = "plain") -> list[Task]:
+def relabelled_tasks(seed: int, count: int = 24, transform: str = "plain") -> list[StudyTask]:
     """Return partitions of all ten classes into two labels: the inputs are those of every other."""
     rng = np.random.default_rng([seed, 18])
-    found: dict[tuple[str, frozenset[frozenset[int]]], Task] = {}
+    found: dict[tuple[str, frozenset[frozenset[int]]], StudyTask] = {}
     while len(found) < count:
         source = ("mnist", "cifar10")[len(found) % 2]
         groups = _groups(10, rng, labels=2)
         found.setdefault((source, frozenset(map(frozenset, groups))),
-                         Task(source, groups, transform))  # fmt: skip
+                         StudyTask(source, groups, transform))  # fmt: skip
     return list(found.values())
 
 
-def crossed_tasks(seed: int, count: int = 24) -> list[Task]:
+def crossed_tasks(seed: int, count: int = 24) -> list[StudyTask]:
     """Return partitions whose label is flipped where the picture is inverted (exclusive or).
 
     Half of every class is inverted, so the inputs are those of every other task, and a label's mean
