@@ -112,7 +112,9 @@ def _trained(recipe: FeatureRecipe, split: data.Split) -> tuple[nn.Module, nn.Li
         nn.Linear(2048, 512), nn.ReLU(),
     )  # fmt: skip
     first, last = nn.Linear(512, 128), nn.Linear(128, 10)
-    network = nn.Sequential(body, first, nn.ReLU(), last).to(memory_format=torch.channels_last)
+    network = nn.Sequential(body, first, nn.ReLU(), last).to(
+        memory_format=torch.channels_last  # type: ignore[call-overload]
+    )
     inputs = torch.from_numpy(split.train[: recipe.public])
     labels = torch.from_numpy(split.train_labels[: recipe.public])
     optimiser = torch.optim.AdamW(network.parameters(), lr=1e-3, weight_decay=0.05)

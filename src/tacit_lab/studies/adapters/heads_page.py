@@ -81,7 +81,8 @@ images and what was tuned fixed."""
 
 
 def _compared(ways: dict[str, Any], first: str, second: str, epsilons: list[str]) -> str:
-    above, below = [], []
+    above: list[str] = []
+    below: list[str] = []
     for epsilon in epsilons:
         one, other = (_values(ways[name][epsilon]) for name in (first, second))
         error = math.hypot(_error(one), _error(other))

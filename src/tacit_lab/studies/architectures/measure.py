@@ -88,11 +88,12 @@ def geometry_row(found: Geometry, trunk: int | None) -> dict[str, Any]:
 def rescaled(fisher: Any, spread: Any, ridge: float, trunk: int, factor: float) -> dict[str, float]:
     """Return G_Mah and M* after v → a v: F becomes A⁻¹FA⁻¹ and S becomes ASA."""
     scale = np.where(np.arange(len(fisher)) < trunk, 1.0, factor)
-    pair = [fisher / np.outer(scale, scale), spread * np.outer(scale, scale)]
+    outer = np.outer(scale, scale)
+    fisher, spread = fisher / outer, spread * outer
     return {
         "factor": factor,
-        "gain_raw": _gain(*pair, ridge),
-        "least_signal": least_signal(*pair).value,
+        "gain_raw": _gain(fisher, spread, ridge),
+        "least_signal": least_signal(fisher, spread).value,
     }
 
 

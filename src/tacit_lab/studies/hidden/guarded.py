@@ -127,5 +127,7 @@ def _tried(book: Codebook, laboratory: Laboratory, run: Any, rows: slice) -> tor
 
 
 def _utility(laboratory: Laboratory, reader: Any) -> tuple[float, float]:
-    use = laboratory.utility(reader)
-    return round(use["agreement"].value, 4), round(use["kl"].value, 4)
+    agreement, kl = (laboratory.utility(reader)[name] for name in ("agreement", "kl"))
+    assert agreement is not None
+    assert kl is not None
+    return round(agreement.value, 4), round(kl.value, 4)

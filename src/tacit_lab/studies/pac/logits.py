@@ -7,6 +7,7 @@ import math
 import sys
 import time
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from tacit.conversions import fano_information
 from tacit.covariance import Covariance, Dense
 from tacit.design import Design, gaussian_information, true_information
 from tacit.information import mixture
-from tacit_lab.stackelberg import estimate_stackelberg
+from tacit_lab.stackelberg import FullGaussianNoise, estimate_stackelberg
 from tacit_lab.studies.pac import figure, page, published
 from tacit_lab.studies.pac.data import MissingDataError
 from tacit_lab.studies.pac.networks import NetworkLogits, logits
@@ -86,7 +87,7 @@ def study(
     rows = []
     for number, beta in enumerate(budgets):
         started = time.perf_counter()
-        rows.append(kept.row(repr(beta), lambda beta=beta: task.at(beta)))
+        rows.append(kept.row(repr(beta), partial(task.at, beta)))
         console.print(
             f"{dataset}: {number + 1} of {len(budgets)}, β = {beta:g}, "
             f"{time.perf_counter() - started:.0f} s",
@@ -137,6 +138,7 @@ class _Task:
             check_samples=1_000,
             rng=rng,
         )
+        assert isinstance(estimate.noise, FullGaussianNoise)
         record = self.measured(Dense(estimate.noise.covariance), rng)
         found = {
             "estimated": estimate.estimated_information,

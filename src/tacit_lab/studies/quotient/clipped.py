@@ -54,8 +54,10 @@ class ClippedState(Mechanism):
         length = torch.quantile((public - network.mean).norm(dim=1), KEPT)
         network.scale = torch.full((width,), float(length) / width**0.5)
         with torch.no_grad():
-            network.encoder[0].weight.copy_(torch.eye(width))
-            network.encoder[0].bias.zero_()
+            first = network.encoder[0]
+            assert isinstance(first, torch.nn.Linear)
+            first.weight.copy_(torch.eye(width))
+            first.bias.zero_()
         fitted = PredictiveQuotient(
             network.eval(), ball, Recipe(depth=0, hidden=1), len(public), 0.0
         )

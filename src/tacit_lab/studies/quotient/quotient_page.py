@@ -78,10 +78,11 @@ def _equal_nats(found: list[Released], result: dict[str, Any]) -> list[str]:
 def _equal_attack(found: list[Released]) -> list[str]:
     rows = []
     for held in groups(found).values():
-        use = {protocol: at_attack(held, EQUAL_ATTACK, protocol) for protocol in "AB"}
-        if all(use.values()):
+        reached = [at_attack(held, EQUAL_ATTACK, protocol) for protocol in "AB"]
+        use = [one for one in reached if one]
+        if len(use) == len(reached):
             size = f", k = {held[0].numbers[0]:g}" if len(held[0].numbers) > 1 else ""
-            told = [f"{use[p]['agreement']:.3f} / {use[p]['kl']:.2f}" for p in "AB"]
+            told = [f"{one['agreement']:.3f} / {one['kl']:.2f}" for one in use]
             rows.append([NAMES[held[0].kind] + size, *told])
     return [
         f"Where the attack names {EQUAL_ATTACK:.0%} of the prompts, between the levels measured:",

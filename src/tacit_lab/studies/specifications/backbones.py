@@ -187,7 +187,7 @@ def _reach(modality: str, rank: int) -> float:
     held = public_records(modality)
     shared = backbone(modality)
     rows = np.random.default_rng(1).permutation(len(held.labels))[:300]
-    taken = [held.inputs[row] for row in rows] if modality == "texts" else held.inputs[rows]
+    taken: Any = [held.inputs[row] for row in rows] if modality == "texts" else held.inputs[rows]
     part = LabelledPictures(taken, held.labels[rows] % 5)
     frame = Frame(shared.layers, rank, factor_name(0))
     found = coordinates(shared, part.inputs, _directions(part, modality), frame)

@@ -119,5 +119,6 @@ def _seen(
     elif transform == "blurred":
         padded = np.pad(seen, ((0, 0), (0, 0), (1, 1), (1, 1)), mode="edge")
         shifts = [(i, j) for i in range(3) for j in range(3)]
-        seen = sum(padded[:, :, i : i + 32, j : j + 32] for i, j in shifts) / np.float32(9)
+        total = sum(padded[:, :, i : i + 32, j : j + 32] for i, j in shifts)
+        seen = np.asarray(total / np.float32(9))
     return np.ascontiguousarray(seen, dtype=np.float32)
