@@ -55,7 +55,8 @@ def noisy(point: Point, reading: str, attack: float, agreement: float) -> Point:
     return replace(
         point,
         family="gaussian", mechanism="isotropic", reading=reading, protocol=PROTOCOLS[reading],
-        codewords=None, kl_budget=2.0, predicted_kl=2.0, bound=None, information=None, epsilon_nearest=3.0, epsilon_random=9.0,
+        codewords=None, kl_budget=2.0, predicted_kl=2.0, bound=None, information=None,
+        epsilon_nearest=3.0, epsilon_random=9.0,
         agreement=Interval(agreement, agreement - 0.02, agreement + 0.02),
         attacks=(
             AttackPoint(

@@ -57,7 +57,8 @@ def read_records(path: str, inputs: str, targets: str) -> Records:
             missing = [name for name in (inputs, targets) if name not in held.files]
             if missing:
                 raise ValueError(
-                    f"data: expected an array {missing[0]!r} in {path}, got {shown(held.files)}"
+                    f"data: expected an array {missing[0]!r} among the {len(held.files)} of "
+                    f"{path}, got none"
                 )
             found, labels = held[inputs], held[targets]
     except (zipfile.BadZipFile, EOFError, OSError, KeyError):

@@ -176,7 +176,8 @@ class Wish:
         releases: T, releases about one prompt in all: of its last T positions. Only what a theorem
             bounds keeps to more than one, for attacks see one release.
         max_gain: Largest gain in success, over guessing without the release, of an attacker who
-            knows all earlier tokens or who learnt an attribute from other prompts; None, in Python, for any.
+            knows all earlier tokens or who learnt an attribute from other prompts; None, in Python,
+            for any.
 
     Example:
         >>> Wish(max_attack=0.2)
