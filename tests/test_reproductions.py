@@ -22,11 +22,9 @@ LOGITS = [path for path in RESULTS if path.stem != "pac-means"]
 
 
 @pytest.fixture
-def load(monkeypatch: pytest.MonkeyPatch) -> Any:
+def load() -> Any:
     """Import a module that the experiments share."""
-    return lambda name, package="tacit_lab.studies.pac": importlib.import_module(
-        f"{package}.{name}"
-    )
+    return lambda name, study="pac": importlib.import_module(f"tacit_lab.studies.{study}.{name}")
 
 
 def _results(path: Path) -> Any:
@@ -167,12 +165,12 @@ def test_a_study_goes_on_where_it_stopped(
         calls.append(value)
         return value
 
-    first = state.Study("any", {"seed": 1})
+    first = state.StoredStudy("any", {"seed": 1})
     assert [first.row(str(n), lambda n=n: compute(n)) for n in (1, 2)] == [1, 2]
-    again = state.Study("any", {"seed": 1})
+    again = state.StoredStudy("any", {"seed": 1})
     assert [again.row(str(n), lambda n=n: compute(n)) for n in (1, 2, 3)] == [1, 2, 3]
     assert calls == [1, 2, 3]
-    other = state.Study("any", {"seed": 2})
+    other = state.StoredStudy("any", {"seed": 2})
     assert other.row("1", lambda: compute(7)) == 7
 
 

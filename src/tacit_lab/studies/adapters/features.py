@@ -76,7 +76,7 @@ def features(recipe: FeatureRecipe | None = None) -> Features:
     path = CACHE / f"cifar10-features-{digest}.npz"
     if not path.is_file():
         made = _made(chosen)
-        CACHE.mkdir(exist_ok=True)
+        CACHE.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".partial.npz")
         np.savez(partial, **made._asdict())
         partial.replace(path)

@@ -77,7 +77,7 @@ def logits(dataset: str, *, fast: bool = False) -> NetworkLogits:
         split = LOADERS[dataset]()
         values = _trained(recipe, split.head(*SMOKE) if fast else split)
         labels = split.test_labels[: len(values)]
-        CACHE.mkdir(exist_ok=True)
+        CACHE.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".partial.npz")
         np.savez(partial, logits=values, labels=labels, recipe=np.array(described))
         partial.replace(path)
