@@ -18,16 +18,13 @@ from tacit.design.base import Design
 from tacit.guarantees import InformationBound, SuccessBound
 from tacit.measured import Interval
 from tacit.releases import Attack, Kind, Release
-<<<<<<< HEAD
-from tacit.releases.recompute import check_assumed, check_designed, check_stated, only
-=======
 from tacit.releases.recompute import (
     check_assumed,
-    check_derived,
     check_designed,
     check_measured,
+    check_stated,
+    only,
 )
->>>>>>> h/h31
 
 if TYPE_CHECKING:
     from tacit.attacks import BayesAttack
@@ -140,7 +137,7 @@ def recompute(release: Release[Logits]) -> str:
     if release.assumptions != assumptions_of(told, details.pool_size, count):
         raise ValueError("its details give other assumptions")
     check_assumed(release, ASSUMPTIONS)
-<<<<<<< HEAD
+    check_measured(release.attacks)
     expected = [*_successes(release, told), told]
     design = details.design
     if design is not None:
@@ -201,17 +198,6 @@ def names_of(rows: int, columns: int) -> tuple[str, ...]:
 def errors_of(design: Design) -> Array:
     """Return the deviation of the noise in every logit of a row."""
     return np.sqrt(design.covariance.diagonal())
-=======
-    check_measured(release.attacks)
-    design = release.details.design
-    if design is None:
-        return "the noise it was designed with is not in the file"
-    check_designed(release, design.information)
-    if design.rank > 0:
-        # without noise outcomes are counted, which may say less than any information does
-        check_derived(release)
-    return ""
->>>>>>> h/h31
 
 
 CLASSIFIER = Kind(name=KIND, details=Logits, recompute=recompute)
