@@ -92,8 +92,8 @@ def measure_layer(
         **more: Any,
     ) -> list[Point]:
         request = SweepRequest(
-            mechanisms=mechanisms, kl_budgets=budgets, readings=(reading,), guessers=guessers,
-            **more,
+            mechanisms=tuple(mechanisms), kl_budgets=tuple(budgets), readings=(reading,),
+            guessers=guessers, **more,
         )  # fmt: skip
         told = SweepRun(out=out, progress=lambda label, *_: progress(label))
         points = bench.sweep([layer], request, told)
