@@ -99,7 +99,6 @@ def _answer(name: str, asked: Asked) -> Response:
     headers = {
         "ETag": tag,
         "Repr-Digest": f"sha-256=:{plain}:",
-        "Cache-Control": "no-cache",
         "Vary": "Authorization",
         "Accept-Ranges": "bytes",
         "Content-Disposition": f'attachment; filename="{asked.identifier}.{name}.{suffix}"',

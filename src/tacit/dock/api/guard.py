@@ -15,10 +15,11 @@ from fastapi.responses import Response
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tacit.dock.api.access import COST
 from tacit.dock.api.arriving import Arriving, address_of
 from tacit.dock.api.metrics import OTHER, Metrics
 from tacit.dock.api.problems import problem
-from tacit.dock.api.routes import HEAD, is_head, place_of
+from tacit.dock.api.routes import BY_PLACE, HEAD, NOTHING, RULE, is_head, place_of, rule_of
 from tacit.dock.errors import RefusedError
 from tacit.dock.settings import Settings
 from tacit.dock.tokens import now
@@ -127,15 +128,23 @@ class Guard:
         names = [name for name, _ in scope["headers"]]
         if b"transfer-encoding" in names and b"content-length" in names:
             raise RefusedError(400, "expected Content-Length or Transfer-Encoding, got both")
+        rule = rule_of(scope)
+        if rule is not None and not rule.parts and has_body(scope):
+            raise RefusedError(413, f"expected no body beside {scope['method']}")
         if self._hosts and host_of(scope) not in self._hosts:
             raise RefusedError(421, "this dock does not answer for this host")
 
 
 def normal(scope: Scope) -> Scope:
-    """Return a request as the routes know it: HEAD is GET, and a path has no slash at its end."""
+    """Return a request as the routes know it: HEAD is GET, and a path has no slash at its end.
+
+    The rule of its route is in it, and what that may cost.
+    """
     head = scope["method"] == "HEAD"
-    path = scope["path"].rstrip("/") or "/"
-    return {**scope, "path": path, "method": "GET" if head else scope["method"], HEAD: head}
+    path, method = scope["path"].rstrip("/") or "/", "GET" if head else scope["method"]
+    rule = BY_PLACE.get((method, place_of(path) or ""))
+    cost = 1 if rule is None else rule.cost
+    return {**scope, "path": path, "method": method, HEAD: head, RULE: rule, COST: cost}
 
 
 def has_body(scope: Scope) -> bool:
@@ -212,9 +221,12 @@ class _Exchange:
             self.place.leave()
             self.started, self.status = True, message["status"]
             given = {key.lower() for key, _ in message["headers"]}
+            rule = rule_of(self._scope)
+            cache = NOTHING if rule is None or self.status >= 400 else rule.cache
+            headers = {**HEADERS, "x-request-id": self.name, "cache-control": cache}
             more = [
                 (key.encode(), value.encode())
-                for key, value in {**HEADERS, "x-request-id": self.name}.items()
+                for key, value in headers.items()
                 if key.encode() not in given
             ]
             message = {**message, "headers": [*message["headers"], *more]}
@@ -232,7 +244,8 @@ class _Exchange:
         """Write one line: no header, no query, no body, where a secret could be."""
         seconds, path = time.perf_counter() - self._began, self._scope["path"]
         method = "HEAD" if is_head(self._scope) else self._scope["method"]
-        known = place_of(path)
+        rule = rule_of(self._scope)
+        known = place_of(path) if rule is None else rule.path
         self._metrics.answered(method, known or OTHER, self.status, seconds)
         told = {
             "request": self.name,

@@ -38,8 +38,7 @@ def page(name: str, status: int = 200, **content: Any) -> HTMLResponse:
         content: what the template needs.
     """
     text = _environment().get_template(f"{name}.html.j2").render(version=__version__, **content)
-    # what was withdrawn is gone from every cache, too
-    return HTMLResponse(text, status, headers={"Cache-Control": "no-cache"})
+    return HTMLResponse(text, status)
 
 
 def markdown(text: str) -> Markup:
