@@ -1,4 +1,4 @@
-"""One table says who may ask, what is taken, what it costs and what a cache keeps: as it is done."""
+"""One table says who may ask, what is taken, what it costs and what is cached: as it is done."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_what_is_in_no_rule_does_not_start() -> None:
 
     with pytest.raises(RuntimeError, match="GET /secret is in no rule"):
         routes.check_routes([], [Route("/secret", secret)])
-    with pytest.raises(RuntimeError, match="GET /files/.* is in no rule"):
+    with pytest.raises(RuntimeError, match=r"GET /files/.* is in no rule"):
         routes.check_routes([], [Mount("/files", StaticFiles(directory="."))])
     with pytest.raises(RuntimeError, match="GET /v1/spaces is in no rule"):
         routes.check_routes([], [Route("/v1/spaces", secret)])

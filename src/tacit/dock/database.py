@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
@@ -18,6 +19,7 @@ from sqlalchemy.pool import QueuePool
 from tacit._ground.files import absolute, spelled
 from tacit._ground.lazy import install_with
 from tacit.dock.errors import UnavailableError
+from tacit.dock.private import keep_private
 from tacit.dock.reserve import FullError, is_full
 from tacit.dock.tables import ADDED, SCHEMA, meta_table, metadata, revision_table
 
@@ -54,9 +56,11 @@ class Database:
             if self.is_sqlite
             else self.url.render_as_string(hide_password=True)
         )
+        self.is_new = self.is_sqlite and not os.path.exists(self.label)
         if self.is_sqlite:
             _check_file(Path(self.label), create=create)
         self._engine = _engine(self.url, self.label)
+        self._file = _file_of(self.label) if self.is_sqlite else None
         self._line = threading.Lock()
         weakref.finalize(self, self._engine.dispose)
         try:
@@ -96,6 +100,9 @@ class Database:
             connection.execute(
                 sa.update(meta_table).where(meta_table.c.key == CHANGE).values(value=str(change))
             )
+            # what is written to a file that was removed or replaced is nowhere
+            if self._file is not None and _file_of(self.label) != self._file:
+                raise UnavailableError(f"database: {self.label} is gone, or another file by now")
 
     @contextmanager
     def _opened(self, options: dict[str, Any]) -> Iterator[sa.Connection]:
@@ -124,6 +131,12 @@ class Database:
     def close(self) -> None:
         """Give the connections back."""
         self._engine.dispose()
+
+    def discard(self) -> None:
+        """Remove a file of SQLite that was just made and is not wanted."""
+        self.close()
+        for end in ("", "-wal", "-shm"):
+            Path(self.label + end).unlink(missing_ok=True)
 
     def _open(self, create: bool) -> None:
         with self._opened({READ_ONLY: False}) as connection:
@@ -188,6 +201,14 @@ def parse_location(location: str | os.PathLike[str]) -> sa.URL:
     return url.set(drivername="postgresql+psycopg") if url.drivername == name else url
 
 
+def _file_of(path: str) -> tuple[int, int] | None:
+    """Return which file a path names, None where it names none."""
+    with suppress(FileNotFoundError):
+        told = os.stat(path)
+        return told.st_dev, told.st_ino
+    return None
+
+
 def _check_file(path: Path, *, create: bool) -> None:
     if not path.exists():
         if not create:
@@ -203,6 +224,9 @@ def _check_file(path: Path, *, create: bool) -> None:
         raise ValueError(f"database: expected a file, got {path}")
     elif not os.access(path, os.W_OK):
         raise ValueError(f"database: {path} is read-only")
+    else:
+        for held in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
+            keep_private(held)
 
 
 def _engine(url: sa.URL, label: str) -> sa.Engine:
@@ -210,7 +234,9 @@ def _engine(url: sa.URL, label: str) -> sa.Engine:
     if url.get_backend_name() == "sqlite":
 
         def connect() -> sqlite3.Connection:
-            return sqlite3.connect(str(url.database), check_same_thread=False, timeout=WAIT_SECONDS)
+            # one that is gone is not made again
+            place = f"file:{quote(str(url.database))}?mode=rw"
+            return sqlite3.connect(place, uri=True, check_same_thread=False, timeout=WAIT_SECONDS)
 
         engine = sa.create_engine("sqlite://", creator=connect, **options)
         sa.event.listen(engine, "connect", _on_connect)

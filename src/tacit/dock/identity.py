@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 from pathlib import Path
 
 import sqlalchemy as sa
 
-from tacit._ground.files import write_text_atomic
+from tacit._ground.files import write_bytes_atomic
 from tacit.dock.blobs import Blobs
 from tacit.dock.database import Database
 from tacit.dock.tables import learnware_table, meta_table
@@ -63,8 +62,7 @@ def check_pair(blobs: Blobs, database: Database) -> None:
         if here is None:
             connection.execute(meta_table.insert().values(key=KEY, value=name))
         if there is None:
-            write_text_atomic("folder", path, name + "\n")
-            os.chmod(path, 0o600)
+            write_bytes_atomic("folder", path, f"{name}\n".encode(), mode=0o600)
 
 
 def _of_folder(path: Path) -> str | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tacit.dock.errors import RefusedError
+from tacit.dock.errors import RefusedError, UnavailableError
 
 NAME = "reserve"
 AGAIN_SECONDS = 600
@@ -29,18 +29,19 @@ class FullError(RefusedError):
 
 
 @contextmanager
-def told_when_full() -> Iterator[None]:
-    """Turn the system's word for a full disk into the dock's.
+def told_of_disk() -> Iterator[None]:
+    """Turn the system's words for a disk that does not take or give into the dock's.
 
     Raises:
         FullError: the disk is full.
+        UnavailableError: it is gone, fails or is read-only.
     """
     try:
         yield
     except OSError as error:
         if error.errno in FULL:
             raise FullError from None
-        raise
+        raise UnavailableError(f"folder: {error.strerror}") from error
 
 
 def is_full(error: BaseException | None) -> bool:

@@ -70,7 +70,7 @@ class Store:
         try:
             check_pair(self.blobs, self.database)
         except BaseException:
-            self.database.close()
+            self.database.discard() if self.database.is_new else self.database.close()
             raise
         # what an operator has to look at, told by health
         self.trouble = ""

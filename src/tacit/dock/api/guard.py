@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tacit.dock.api.access import COST
 from tacit.dock.api.arriving import Arriving, address_of
 from tacit.dock.api.metrics import OTHER, Metrics
-from tacit.dock.api.problems import problem
+from tacit.dock.api.problems import TROUBLE, problem
 from tacit.dock.api.routes import BY_PLACE, HEAD, NOTHING, RULE, is_head, place_of, rule_of
 from tacit.dock.errors import RefusedError
 from tacit.dock.settings import Settings
@@ -255,7 +255,8 @@ class _Exchange:
             "seconds": round(seconds, 4),
             "address": address_of(self._scope),
         }
-        write("request", **told, **({"error": self.error} if self.error else {}))
+        error = self.error or self._scope.get(TROUBLE)
+        write("request", **told, **({"error": error} if error else {}))
 
 
 def where_of(error: BaseException) -> str:
