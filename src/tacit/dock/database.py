@@ -21,7 +21,7 @@ from tacit._ground.lazy import install_with
 from tacit.dock.errors import UnavailableError
 from tacit.dock.private import keep_private
 from tacit.dock.reserve import FullError, is_full
-from tacit.dock.tables import ADDED, SCHEMA, meta_table, metadata, revision_table
+from tacit.dock.tables import ADDED, MOVED, SCHEMA, meta_table, metadata, revision_table
 
 WAIT_SECONDS = 60
 CONNECT_SECONDS = 10
@@ -95,7 +95,10 @@ class Database:
         line = self._line if self.is_sqlite else nullcontext()
         with line, self._opened({READ_ONLY: False}) as connection:
             row = sa.select(meta_table.c.value).where(meta_table.c.key == CHANGE)
-            change = int(connection.execute(row.with_for_update()).scalar_one()) + 1
+            held = connection.execute(row.with_for_update()).scalar_one_or_none()
+            if held is None:
+                raise UnavailableError(f"database: {self.label}: its records were moved")
+            change = int(held) + 1
             yield connection, change
             connection.execute(
                 sa.update(meta_table).where(meta_table.c.key == CHANGE).values(value=str(change))
@@ -103,6 +106,17 @@ class Database:
             # what is written to a file that was removed or replaced is nowhere
             if self._file is not None and _file_of(self.label) != self._file:
                 raise UnavailableError(f"database: {self.label} is gone, or another file by now")
+
+    @contextmanager
+    def alone(self) -> Iterator[sa.Connection]:
+        """Open a transaction that writes all there is: no number of a change is its own.
+
+        Raises:
+            UnavailableError: the database does not answer.
+            FullError: its disk is full.
+        """
+        with self._opened({READ_ONLY: False}) as connection:
+            yield connection
 
     @contextmanager
     def _opened(self, options: dict[str, Any]) -> Iterator[sa.Connection]:
@@ -139,7 +153,7 @@ class Database:
             Path(self.label + end).unlink(missing_ok=True)
 
     def _open(self, create: bool) -> None:
-        with self._opened({READ_ONLY: False}) as connection:
+        with self.alone() as connection:
             if not self.is_sqlite:
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({MAKING_LOCK})")
             tables = set(sa.inspect(connection).get_table_names())
@@ -158,6 +172,9 @@ class Database:
                 _add_columns(connection, found)
                 metadata.create_all(connection)
                 self._fill_in(connection)
+            elif str(found).startswith(MOVED):
+                where = str(found).removeprefix(MOVED)
+                raise ValueError(f"database: the records of {self.label} were moved: give {where}")
             elif found != SCHEMA:
                 raise ValueError(
                     f"database: {self.label} has schema {found!r}; this version reads {SCHEMA!r}"

@@ -30,7 +30,7 @@ def check_pair(blobs: Blobs, database: Database) -> None:
     path = blobs.folder.parent / NAME
     there = _of_folder(path)
     with database.writing() as (connection, _):
-        here = _of_database(connection)
+        here = identity_of(connection)
         if there is not None and there == here:
             return
         filled = next(blobs.digests(), None) is not None
@@ -77,7 +77,8 @@ def _of_folder(path: Path) -> str | None:
     return text
 
 
-def _of_database(connection: sa.Connection) -> str | None:
+def identity_of(connection: sa.Connection) -> str | None:
+    """Return the name of the dock whose records a database holds, None where it has none."""
     query = sa.select(meta_table.c.value).where(meta_table.c.key == KEY)
     found = connection.execute(query).scalar_one_or_none()
     return None if found is None else str(found)

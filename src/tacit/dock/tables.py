@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 SCHEMA = "3"
+# in the place of the schema where the records are elsewhere by now
+MOVED = "moved to "
 # columns of revisions that a database of an older schema lacks
 ADDED = {"1": ("headline", "direction", "epsilon"), "2": ("epsilon",)}
 metadata = sa.MetaData()
