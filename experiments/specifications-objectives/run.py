@@ -27,7 +27,8 @@ from specifications_shared.reuse import USERS
 from specifications_shared.rows import budget, percent
 from specifications_shared.stages import DEVELOPERS
 from specifications_shared.tasks import Task
-from tacit.specifications import load_backbone, specify
+from tacit.specifications import load_backbone, prepare_specification, specify
+from tacit.specifications.noise import multiplier_for
 from tacit.specifications.objectives import OBJECTIVES
 
 NAME = "specifications-objectives"
@@ -104,39 +105,58 @@ def identified(
     mine = [records(task, count, "private", DEVELOPERS) for task in held]
     # a learnware chooses among those of its own data where all of these have the same inputs
     sources = np.array([task.source if name == "relabelled" else "" for task in held])
-    rows = []
-    for epsilon in sizes["epsilons"]:
-        learnwares = np.stack([
-            described(what, part, task.classes, known, epsilon)
-            for task, part in zip(held, mine, strict=True)
-        ])  # fmt: skip
-        hits = []
-        for draw in range(sizes["draws"]):
-            for row, task in enumerate(held):
-                part = records(task, count, "users", USERS + draw)
-                given = task.classes if names == "shared" else _owns(task, draw)
-                query = described(what, part, given, known, epsilon)
-                rivals = np.flatnonzero(sources == sources[row])
-                hits.append(rivals[int(found(learnwares[rivals], query[None])[0])] == row)
-        rows.append({
-            "tasks": name, "what": what, "names": names, "records": count, "epsilon": epsilon,
-            "top1": share(hits), "queries": len(hits), "numbers": int(learnwares.shape[1]),
-        })  # fmt: skip
-    return rows
+    epsilons = sizes["epsilons"]
+    learnwares = [
+        described(what, part, task.classes, known, epsilons)
+        for task, part in zip(held, mine, strict=True)
+    ]
+    hits: dict[float, list[bool]] = {epsilon: [] for epsilon in epsilons}
+    for draw in range(sizes["draws"]):
+        for row, task in enumerate(held):
+            part = records(task, count, "users", USERS + draw)
+            given = task.classes if names == "shared" else _owns(task, draw)
+            rivals = np.flatnonzero(sources == sources[row])
+            for epsilon, query in described(what, part, given, known, epsilons).items():
+                kept = np.stack([learnwares[rival][epsilon] for rival in rivals])
+                hits[epsilon].append(rivals[int(found(kept, query[None])[0])] == row)
+    return [
+        {"tasks": name, "what": what, "names": names, "records": count, "epsilon": epsilon,
+         "top1": share(held), "queries": len(held), "numbers": len(learnwares[0][epsilon])}
+        for epsilon, held in hits.items()
+    ]  # fmt: skip
 
 
-def described(what: str, part: Records, names: Any, known: list[str], epsilon: float) -> Floats:
-    """Return the numbers that are released of records, or without noise where ε is 0."""
+def described(
+    what: str, part: Records, names: Any, known: list[str], epsilons: list[float]
+) -> dict[float, Floats]:
+    """Return the numbers that are released of records for every ε, 0 for no noise.
+
+    What is the same before its noise whatever ε is computed once; every ε then has the noise that
+    its own release would have.
+    """
     if what == HISTOGRAM:
         rng = np.random.default_rng()
-        return histogram(part.labels, names, known, epsilon=epsilon or None, rng=rng)
-    chosen = {"epsilon": epsilon} if epsilon else {"method": "compact"}
-    words = np.array(names)[part.labels]
-    release = specify(
-        words, part.inputs, load_backbone(NAMES["images"]), classes=list(names), objective=what,
-        delta=DELTA, **chosen,
-    )  # fmt: skip
-    return np.asarray(release.specification.vector, dtype=float)
+        return {
+            value: histogram(part.labels, names, known, epsilon=value or None, rng=rng)
+            for value in epsilons
+        }
+    asked: dict[str, Any] = {"classes": list(names), "objective": what, "delta": DELTA}
+    words, network = np.array(names)[part.labels], load_backbone(NAMES["images"])
+    if what == "scatter":
+        chosen = {value: {"epsilon": value} if value else {"method": "compact"}
+                  for value in epsilons}  # fmt: skip
+        return {
+            value: specify(words, part.inputs, network, **asked, **more).specification.vector
+            for value, more in chosen.items()
+        }
+    made = prepare_specification(words, part.inputs, network, method="compact", **asked)
+    assert made.known is not None
+    return {
+        value: made.asked.noisy(
+            made.known, len(words), multiplier_for(value, DELTA) if value else 0.0, None
+        )
+        for value in epsilons
+    }
 
 
 def _own(label: int) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -43,8 +45,13 @@ class Narrow:
 
 @grouped
 def submit(
-    specification: Annotated[str, typer.Argument(help="Of the model, safetensors.")],
-    card: Annotated[str, typer.Argument(help="Markdown below a YAML head with a title.")],
+    specification: Annotated[
+        str,
+        typer.Argument(help="Of the model, safetensors; or a folder with it, card and model."),
+    ],
+    card: Annotated[
+        str | None, typer.Argument(help="Markdown below a YAML head with a title.")
+    ] = None,
     *,
     model: Annotated[str | None, typer.Option(help="Model to keep, safetensors.")] = None,
     release: Annotated[str | None, typer.Option(help="JSON of the release.")] = None,
@@ -54,13 +61,27 @@ def submit(
     address: Address,
     force: Force = False,
 ) -> None:
-    """Submit a learnware."""
-    others = {"SPECIFICATION": specification, "CARD": card, "--model": model, "--release": release}
+    """Submit a learnware: files, or a folder as Hugging Face has it.
+
+    In a folder the specification is specification.safetensors, beside its release
+    specification.json; README.md is the card and model.safetensors the model.
+    """
+    from tacit.dock.client import files_in
+
+    held = files_in(specification) if os.path.isdir(specification) else {}
+    others = {
+        "SPECIFICATION": str(held.get("specification", specification)),
+        "CARD": card or _path(held, "card"),
+        "--model": model or _path(held, "model"),
+        "--release": release or _path(held, "release"),
+    }
     output = json_output(address.json, force, others)
     with address.client() as dock:
         found = dock.submit(specification, card, model=model, release=release, key=key)
         where = f"{dock.url}/learnwares/{found['id']}"
     line(output.console, str(found["status"]), f"{found['id']}: {found['policy']['reason']}")
+    if held:
+        line(output.console, "sent", ", ".join(os.path.basename(o) for o in others.values() if o))
     line(output.console, "revision", str(found["revision"]))
     line(output.console, "page", where)
     output.write(found)
@@ -168,3 +189,7 @@ def show(
 def _claim(item: Mapping[str, Any]) -> str:
     held = item["guarantee"]
     return "no guarantee" if held is None else f"claimed: {held['sentence']}"
+
+
+def _path(held: Mapping[str, Path], name: str) -> str | None:
+    return str(held[name]) if name in held else None
