@@ -222,9 +222,26 @@ def test_names_do_not_matter_where_classes_are_pulled_apart(dock):
     assert (found["items"][0]["shared"], found["notes"]) == (None, [])
 
 
+def test_pictures_of_another_size_are_said(dock):
+    sized = {size: replace(specification(1, "task"), inputs=size) for size in ("8 × 8", "28 × 28")}
+    dock.submit(files(replace(specification(1), inputs="28 × 28")))
+    dock.submit(files(specification(2)))
+    found = dock.search(sized["8 × 8"]).json()
+    assert [item["inputs"] for item in found["items"]] == ["28 × 28", ""]
+    (note,) = found["notes"]
+    assert "8 × 8; the most similar model was described with pictures of 28 × 28" in note
+    assert dock.search(sized["28 × 28"]).json()["notes"] == []
+    assert dock.search(specification(1, "task")).json()["notes"] == []
+    body = {"specification": ("t", sized["8 × 8"].to_bytes())}
+    assert note in dock.client.post("/search", files=body).text
+
+
 def test_a_file_without_names_is_read_as_before():
     held = specification(1)
-    assert "classes" not in held.manifest()
+    assert not {"classes", "inputs"} & set(held.manifest())
+    with pytest.raises(ValueError, match="inputs: expected at most 100"):
+        replace(held, inputs="x" * 101)
+    assert specification_from_bytes(replace(held, inputs="8 × 8").to_bytes()).inputs == "8 × 8"
     with pytest.raises(ValueError, match="classes: expected every name once"):
         replace(held, classes=("a", "a"))
     again = specification_from_bytes(replace(held, classes=("b", "a")).to_bytes())

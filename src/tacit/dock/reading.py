@@ -239,6 +239,7 @@ def _one(held: Any, tags: list[str], history: Rows) -> Learnware:
         space=manifest.get("space", {}),
         method=manifest.get("method", ""),
         classes=tuple(manifest.get("classes", ())),
+        inputs=manifest.get("inputs", ""),
         guarantee=loads(newest.headline) if newest.headline is not None else None,
         notes=tuple(manifest.get("notes", ())),
         head=loads(newest.head) if newest.head is not None else {},

@@ -24,6 +24,7 @@ from tacit._ground.reprs import shown
 from tacit.releases.prepared import Book, Expected, Prepared, check_digest
 from tacit.specifications.backbones.backbone import chosen_layers, digest_of
 from tacit.specifications.backbones.loading import VISION, load_backbone
+from tacit.specifications.backbones.vision import size_of
 from tacit.specifications.coordinates import check_apart
 from tacit.specifications.measured import Asked, Subject, described
 from tacit.specifications.objectives import OBJECTIVES, class_names, weights_of
@@ -198,6 +199,7 @@ def prepare_specification(
         reproducible=is_reproducible(rng),
         title=title or f"{kind} on {shared.name}",
         kind=kind,
+        inputs=size_of(data) if shared.modality == "image" else "",
         space=space,
         asked=copy.deepcopy(asked),
         subject=subject,
@@ -258,6 +260,7 @@ class PreparedSpecification(Prepared[SpecificationRelease]):
 
     title: str
     kind: str
+    inputs: str
     space: Space
     asked: Asked = field(repr=False)
     subject: Subject = field(repr=False)
@@ -286,6 +289,7 @@ class PreparedSpecification(Prepared[SpecificationRelease]):
             created=created,
             notes=notes,
             classes=self.asked.names,
+            inputs=self.inputs,
         )
         return SpecificationRelease(
             title=self.title,

@@ -111,7 +111,7 @@ def search(
     verdict = found["verdict"]
     output.console.print(Text(str(verdict["sentence"]), "bold" if verdict["good_match"] else "red"))
     for note in found.get("notes", ()):
-        line(output.console, "names", str(note))
+        line(output.console, "note", str(note))
     for item in found["items"]:
         start = f"{item['rank']:>4}  {item['similarity']:.3f}  {item['id']}  "
         output.console.print(Text(f"{start}{item['title']}  ({_claim(item)})"))
