@@ -8,7 +8,8 @@ import pytest
 
 from tacit.dock import Policy, Settings
 from tacit.dock.examples import Example, keep_example
-from tacit.dock.pages.rendering import claim, markdown
+from tacit.dock.pages.rendering import markdown
+from tacit.dock.promised import claim
 from tests.dock.learnwares import SPACE, card, dock, files, specification
 
 HTML = {"Accept": "text/html"}

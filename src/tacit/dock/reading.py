@@ -117,10 +117,15 @@ def facets(connection: sa.Connection) -> dict[str, list[tuple[str, int]]]:
     return found
 
 
+def newest_change(connection: sa.Connection) -> int:
+    """Return the number of the newest change."""
+    query = sa.select(meta_table.c.value).where(meta_table.c.key == CHANGE)
+    return int(connection.execute(query).scalar_one())
+
+
 def changes(connection: sa.Connection, seen: int) -> tuple[int, list[tuple[str, str, str, str]]]:
     """Return the newest change, and what has changed since one."""
-    query = sa.select(meta_table.c.value).where(meta_table.c.key == CHANGE)
-    newest = int(connection.execute(query).scalar_one())
+    newest = newest_change(connection)
     if newest == seen:
         return newest, []
     table = learnware_table.c

@@ -10,12 +10,12 @@ import sqlalchemy as sa
 
 from tacit.dock import reading
 from tacit.dock.blobs import Blobs
-from tacit.dock.database import CHANGE, Database
+from tacit.dock.database import Database
 from tacit.dock.deeds import OPERATOR, Deed, deeds, note
 from tacit.dock.identity import check_pair
 from tacit.dock.records import Filters, Learnware, Page
 from tacit.dock.reserve import FullError, Reserve
-from tacit.dock.tables import meta_table, revision_table
+from tacit.dock.tables import revision_table
 from tacit.dock.tokens import Token, create_token, find_token, list_tokens, revoke_token
 from tacit.dock.upgrading import fill_in
 from tacit.dock.writing import Writer
@@ -135,6 +135,11 @@ class Store:
         with self.database.reading() as connection:
             return reading.facets(connection)
 
+    def newest_change(self) -> int:
+        """Return the number of the newest change."""
+        with self.database.reading() as connection:
+            return reading.newest_change(connection)
+
     def changes(self, seen: int) -> tuple[int, list[tuple[str, str, str, str]]]:
         """Return the newest change, and (id, status, space, revision) of all changed since.
 
@@ -253,9 +258,7 @@ class Store:
 
     def health(self) -> dict[str, object]:
         """Return the newest change and which database answers: it was just asked."""
-        with self.database.reading() as connection:
-            query = sa.select(meta_table.c.value).where(meta_table.c.key == CHANGE)
-            change = int(connection.execute(query).scalar_one())
+        change = self.newest_change()
         kind = "SQLite" if self.database.is_sqlite else "PostgreSQL"
         told = {"status": "ok"} if not self.trouble else {"status": "degraded", "why": self.trouble}
         return {**told, "database": kind, "change": change}

@@ -187,8 +187,10 @@ def show(
 
 
 def _claim(item: Mapping[str, Any]) -> str:
+    from tacit.dock.promised import claim
+
     held = item["guarantee"]
-    return "no guarantee" if held is None else f"claimed: {held['sentence']}"
+    return claim(held) if held is None else f"{claim(held)}, claimed"
 
 
 def _path(held: Mapping[str, Path], name: str) -> str | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
 from importlib import resources
@@ -15,18 +13,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from tacit import __version__
-
-# Names of guarantees as a reader says them; a type that is not here is shown by its own name.
-LAWS = {
-    "GaussianDP": "Gaussian differential privacy",
-    "ApproximateDP": "differential privacy",
-    "RenyiDP": "Rényi differential privacy",
-    "InformationBound": "bounded information",
-    "MaximalLeakage": "maximal leakage",
-    "SuccessBound": "bounded success of an attacker",
-    "none": "no guarantee",
-    "any": "any guarantee",
-}
+from tacit.dock.promised import claim, law
 
 
 def page(name: str, status: int = 200, **content: Any) -> HTMLResponse:
@@ -49,30 +36,6 @@ def markdown(text: str) -> Markup:
         Markup('<p>&lt;b&gt;no&lt;/b&gt; <em>yes</em></p>\\n')
     """
     return Markup(_parser().render(text))
-
-
-def claim(guarantee: Mapping[str, Any] | None) -> str:
-    """Return a guarantee in one short line.
-
-    Example:
-        >>> claim({"type": "GaussianDP", "epsilon": 1.9321, "delta": 1e-5, "advantage": 0.1975})
-        'ε ≤ 1.933 at δ = 1e-5'
-        >>> claim(None)
-        'no guarantee'
-    """
-    if guarantee is None:
-        return "no guarantee"
-    epsilon, advantage = guarantee.get("epsilon"), guarantee.get("advantage")
-    if epsilon is not None:
-        return f"ε ≤ {_rounded_up(epsilon)} at δ = {_plain(guarantee['delta'])}"
-    if advantage is not None:
-        return f"advantage over guessing ≤ {_rounded_up(advantage)}"
-    return law(str(guarantee["type"]))
-
-
-def law(kind: str) -> str:
-    """Return the name of a type of guarantee."""
-    return LAWS.get(kind, kind)
 
 
 def reason(sentence: str) -> str:
@@ -109,18 +72,6 @@ def size(count: int) -> str:
         if count >= factor:
             return f"{count / factor:.1f} {unit}"
     return f"{count} bytes"
-
-
-def _plain(value: float) -> str:
-    return re.sub(r"e-0+", "e-", f"{value:g}")
-
-
-def _rounded_up(value: float) -> str:
-    # a limit is never told smaller than it is
-    told = f"{value:.4g}"
-    while float(told) < value:
-        told = f"{float(told) * (1 + 6e-4):.4g}"
-    return told
 
 
 @cache

@@ -76,7 +76,7 @@ class Index:
 
     def refresh(self) -> None:
         """Take over what has changed in the store, by this process or another."""
-        newest, _ = self._store.changes(2**62)
+        newest = self._store.newest_change()
         late = bool(self._damaged) and time.monotonic() > self._again
         if newest == self._seen and not late:
             return
