@@ -161,6 +161,13 @@ def test_submit_and_withdraw_by_forms(dock):
     assert "Digits" not in tombstone
 
 
+def test_a_browser_is_told_which_methods_are_done(dock):
+    for path in ("/", "/search", "/submit", f"/learnwares/{'0' * 32}/withdraw", "/v1/health"):
+        answer = dock.client.options(path, headers={"Accept": "text/html"})
+        assert (answer.status_code, answer.content) == (204, b"")
+        assert "GET" in answer.headers["allow"]
+
+
 def test_refusals_are_pages_for_browsers_and_problems_for_programs(dock):
     assert "nothing at this path" in text_of(dock, "/nowhere", 404).lower()
     assert "no such learnware" in text_of(dock, "/learnwares/" + "0" * 32, 404)

@@ -25,6 +25,7 @@ from tacit.dock.settings import Settings
 from tacit.dock.tokens import now
 
 LOGGER = logging.getLogger("tacit.dock")
+SERVER = logging.getLogger("uvicorn.error")
 BUSY_SECONDS = 1
 # How long a request whose body has arrived waits for a place, and a reader may pause.
 PLACE_SECONDS, GRACE_SECONDS = 10.0, 15.0
@@ -96,6 +97,20 @@ class Guard:
             scope, send, _Place(self._places), self._settings.least_speed, self._watched.metrics
         )
         try:
+            await self._done(scope, receive, exchange)
+        except ClientDisconnect:
+            exchange.status = GONE
+        finally:
+            exchange.place.leave()
+            exchange.log()
+
+    async def _done(self, scope: Scope, receive: Receive, exchange: _Exchange) -> None:
+        """Have a request answered, whatever becomes of it.
+
+        Raises:
+            ClientDisconnect: there is nobody to answer to.
+        """
+        try:
             self._check(scope)
             if not has_body(scope):
                 await exchange.place.take(0.0)
@@ -113,15 +128,12 @@ class Guard:
                 )  # fmt: skip
                 await exchange.answer(answer, receive)
         except ClientDisconnect:
-            exchange.status = GONE
+            raise
         except Exception as error:
             exchange.error = where_of(error)
             if not exchange.started:
                 detail = f"the dock failed; its log says more under {exchange.name}"
                 await exchange.answer(problem(500, detail, instance=scope["path"]), receive)
-        finally:
-            exchange.place.leave()
-            exchange.log()
 
     def _check(self, scope: Scope) -> None:
         """Refuse a request for another host, and one whose length is told twice."""
@@ -237,7 +249,8 @@ class _Exchange:
         try:
             async with asyncio.timeout(GRACE_SECONDS + len(message.get("body", b"")) / self._least):
                 await self._send(message)
-        except TimeoutError:
+        except Exception:
+            # nobody reads, or the line is closed: what arrived on it was no request any more
             raise ClientDisconnect from None
 
     def log(self) -> None:
@@ -274,7 +287,19 @@ def write(event: str, **told: Any) -> None:
 def log_to_stderr() -> None:
     """Have the lines written to standard error."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    LOGGER.handlers = [handler]
-    LOGGER.setLevel(logging.INFO)
-    LOGGER.propagate = False
+    handler.setFormatter(_Line())
+    for logger, level in ((LOGGER, logging.INFO), (SERVER, logging.WARNING)):
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(level)
+
+
+class _Line(logging.Formatter):
+    """Lines of ours as they are; what the server below says as a line of JSON too."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        if record.name == LOGGER.name:
+            return record.getMessage()
+        told = {"time": now(), "event": "server", "says": record.getMessage()}
+        if record.exc_info and record.exc_info[1] is not None:
+            told["error"] = where_of(record.exc_info[1])
+        return json.dumps(told)
