@@ -159,14 +159,20 @@ def test_what_a_card_said_before_finds_nothing(tmp_path):
             assert b"oboes" not in content, path
 
 
-def test_a_database_of_the_schema_before_is_filled_in(tmp_path):
+@pytest.mark.parametrize("schema", ["2", "3"])
+def test_a_database_of_the_schema_before_is_filled_in(tmp_path, schema):
     with Store(tmp_path) as store:
         keep(store, {**files(specification(1)), "card": HUB})
     with sqlite3.connect(tmp_path / "dock.sqlite") as raw:
         raw.execute("DROP TABLE dock_words")
-        raw.execute("DELETE FROM dock_tags WHERE tag LIKE '%=%'")
-        raw.execute("ALTER TABLE dock_revisions DROP COLUMN epsilon")
-        raw.execute("UPDATE dock_meta SET value = '2' WHERE key = 'schema'")
+        if schema == "2":
+            raw.execute("DELETE FROM dock_tags WHERE tag LIKE '%=%'")
+            raw.execute("ALTER TABLE dock_revisions DROP COLUMN epsilon")
+        else:
+            columns = "word TEXT, learnware INTEGER, PRIMARY KEY (word, learnware)"
+            raw.execute(f"CREATE TABLE dock_words ({columns})")
+            raw.execute("INSERT INTO dock_words VALUES ('zwiebel', 1)")
+        raw.execute(f"UPDATE dock_meta SET value = '{schema}' WHERE key = 'schema'")
     raw.close()
     with Store(tmp_path) as store:
         for filters in (Filters(words="zwiebel"), Filters(license="apache-2.0"),

@@ -21,7 +21,7 @@ from tacit._ground.lazy import install_with
 from tacit.dock.errors import UnavailableError
 from tacit.dock.private import keep_private
 from tacit.dock.reserve import FullError, is_full
-from tacit.dock.tables import ADDED, MOVED, SCHEMA, meta_table, metadata, revision_table
+from tacit.dock.tables import ADDED, MOVED, SCHEMA, meta_table, metadata, revision_table, word_table
 
 WAIT_SECONDS = 60
 CONNECT_SECONDS = 10
@@ -170,6 +170,8 @@ class Database:
             found = connection.execute(query).scalar_one_or_none()
             if found in ADDED:
                 _add_columns(connection, found)
+                # it was made in another order; what is in it is worked out again
+                word_table.drop(connection, checkfirst=True)
                 metadata.create_all(connection)
                 self._fill_in(connection)
             elif str(found).startswith(MOVED):

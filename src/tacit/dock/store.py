@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -72,6 +73,7 @@ class Store:
         except BaseException:
             self.database.discard() if self.database.is_new else self.database.close()
             raise
+        self._read: dict[str, tuple[int, Any]] = {}
         # what an operator has to look at, told by health
         self.trouble = ""
         self._writer = Writer(self.database, self.blobs)
@@ -127,13 +129,21 @@ class Store:
 
     def spaces(self) -> list[dict[str, object]]:
         """Return the spaces of listed learnwares: digest, fields, size and how many are in each."""
-        with self.database.reading() as connection:
-            return reading.spaces(connection)
+        return self._kept("spaces", reading.spaces)
 
     def facets(self) -> dict[str, list[tuple[str, int]]]:
         """Return tags, modalities and developers of listed learnwares, the most frequent first."""
+        return self._kept("facets", reading.facets)
+
+    def _kept(self, name: str, read: Callable[[sa.Connection], Any]) -> Any:
+        """Return what is read of all records, once for every change."""
         with self.database.reading() as connection:
-            return reading.facets(connection)
+            newest = reading.newest_change(connection)
+            change, found = self._read.get(name, (-1, None))
+            if change != newest:
+                found = read(connection)
+                self._read[name] = (newest, found)
+            return found
 
     def newest_change(self) -> int:
         """Return the number of the newest change."""

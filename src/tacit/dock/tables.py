@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-SCHEMA = "3"
+SCHEMA = "4"
 # in the place of the schema where the records are elsewhere by now
 MOVED = "moved to "
 # columns of revisions that a database of an older schema lacks
-ADDED = {"1": ("headline", "direction", "epsilon"), "2": ("epsilon",)}
+ADDED = {"1": ("headline", "direction", "epsilon"), "2": ("epsilon",), "3": ()}
 metadata = sa.MetaData()
 
 # "schema", and "change": the number of the newest change, whose row every writer locks first
@@ -63,8 +63,9 @@ tag_table = sa.Table(
 word_table = sa.Table(
     "dock_words",
     metadata,
+    # in this order, so that whether one has a word that begins so is one look
+    sa.Column("learnware", sa.ForeignKey("dock_learnwares.number"), primary_key=True),
     sa.Column("word", sa.Text, primary_key=True),
-    sa.Column("learnware", sa.ForeignKey("dock_learnwares.number"), primary_key=True, index=True),
 )
 
 # append-only until a withdrawal empties the columns of content
