@@ -229,6 +229,19 @@ def test_what_may_not_be_published_is_not_sent(served, tmp_path, capsys, monkeyp
     refused(tacit("dock", "search", tmp_path / "bare.safetensors"), "task", "read back")
     with DockClient("http://127.0.0.1:1") as dock, pytest.raises(ValueError, match="unprotected"):
         dock.search(bare)
+    model = specification(1, guarantees=())
+    model.save(tmp_path / "model.safetensors")
+    (tmp_path / "card.md").write_bytes(card())
+    refused(
+        tacit("dock", "submit", tmp_path / "model.safetensors", tmp_path / "card.md"),
+        "specification", "read back",
+    )  # fmt: skip
+    # this dock does not take it, which it says once it was sent
+    with (
+        DockClient(served.url, served.token) as dock,
+        pytest.raises(DockError, match="no guarantee is claimed"),
+    ):
+        dock.submit(model, tmp_path / "card.md", unprotected=True)
     with DockClient(served.url) as dock:
         assert dock.search(bare, unprotected=True)["items"] == []
     monkeypatch.setenv("TACIT_DOCK_URL", served.url)

@@ -102,6 +102,22 @@ def test_a_few_contents_without_a_record_are_in_the_trash_for_some_days(tmp_path
         assert not left.exists()
 
 
+def test_what_a_dock_did_not_put_there_stays(tmp_path: Path) -> None:
+    """A folder of somebody's own, of which some names are those that a dock uses."""
+    old = time.time() - 10 * TRASH_SECONDS
+    mine = [tmp_path / name for name in ("trash/letter", "incoming/notes.txt", "reserve")]
+    for path in mine:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"mine")
+        os.utime(path, (old, old))
+    with dock(tmp_path) as found:
+        gone = found.submit(files(specification(1)))
+        found.client.delete(gone.headers["location"], headers=found.headers())
+        assert not found.store.reserve.fill(1000)
+        assert not found.store.reserve.give()
+    assert {path.read_bytes() for path in mine} == {b"mine"}
+
+
 def test_a_withdrawal_leaves_nothing_on_the_disk(tmp_path: Path) -> None:
     secret = b"a sentence of the card that is nowhere else"
     with Store(tmp_path / "dock") as store:

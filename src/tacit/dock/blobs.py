@@ -19,6 +19,8 @@ from tacit.dock.private import keep_private, open_private
 from tacit.dock.reserve import FullError, told_of_disk
 
 NAME = re.compile(r"[0-9a-f]{64}")
+# In the folders that are swept, what a dock put there: uploads, trials and trash.
+OWN = re.compile(r"[0-9a-f]{32}(\.trial)?|[0-9a-f]{64}")
 PREFIX = "sha256:"
 # An upload that is older has no server any more.
 STALE_SECONDS = 6 * 3600
@@ -105,6 +107,8 @@ class Blobs:
         removed, now = 0, time.time()
         for folder, seconds in ((self.incoming, STALE_SECONDS), (self.trash, TRASH_SECONDS)):
             for path in folder.iterdir() if folder.is_dir() else ():
+                if not OWN.fullmatch(path.name):
+                    continue
                 with suppress(FileNotFoundError):
                     age = now - path.stat().st_mtime
                     ended = folder == self.incoming and age > 1.0 and _is_nobodys(path)

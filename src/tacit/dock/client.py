@@ -25,9 +25,9 @@ IDENTIFIER = re.compile(r"[0-9a-f]{32}")
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 UNPROTECTED = (
-    "task: expected a specification with a guarantee, got one that has none: it is a mean of "
-    "gradients of its records, from which records have been read back, and whoever runs the dock "
-    "sees it. Make it with an epsilon, or, of records that are public, set unprotected"
+    "expected a specification with a guarantee, got one that has none: it is a mean of gradients "
+    "of its records, from which records have been read back, and whoever runs the dock sees it. "
+    "Make it with an epsilon, or, of records that are public, set unprotected"
 )
 
 
@@ -132,6 +132,7 @@ class DockClient:
         model: str | os.PathLike[str] | None = None,
         release: str | os.PathLike[str] | None = None,
         key: str | None = None,
+        unprotected: bool = False,
     ) -> dict[str, Any]:
         """Submit a learnware; sent twice under one key it is one learnware.
 
@@ -144,12 +145,14 @@ class DockClient:
             release: path of the release's JSON; what may be published of it is sent, and not
                 where it comes from.
             key: what makes a second sending the same; a random one when left out.
+            unprotected: whether a specification without a guarantee may be sent.
 
         Returns:
             id, revision, developer, status, guarantee and what the policy decided.
 
         Raises:
-            ValueError: a file cannot be read, or there is no card.
+            ValueError: a file cannot be read, there is no card, or the specification has no
+                guarantee and ``unprotected`` is not set. Then nothing is sent.
             DockError: the dock refuses it.
         """
         paths: dict[str, Any] = {"card": card, "model": model, "release": release}
@@ -166,6 +169,9 @@ class DockClient:
         }
         if isinstance(specification, Specification):
             given["specification"] = specification.to_bytes()
+        held = specification_from_bytes(given["specification"], name="specification")
+        if not held.guarantees and not unprotected:
+            raise ValueError(f"specification: {UNPROTECTED}")
         files = {name: (name, content) for name, content in given.items()}
         digests = {
             f"{name}_digest": _digest(given[name])
@@ -211,7 +217,7 @@ class DockClient:
             else specification_from_bytes(read_bytes("task", task), name="task")
         )
         if not held.guarantees and not unprotected:
-            raise ValueError(UNPROTECTED)
+            raise ValueError(f"task: {UNPROTECTED}")
         content = held.to_bytes()
         asked = _given(limit=limit, **_filters(narrow))
         headers = {"Content-Type": "application/octet-stream"}

@@ -79,7 +79,7 @@ class Learnware:
         notes: of its specification.
         head: the YAML head of its card.
         text: the Markdown of its card.
-        history: every content, the newest first.
+        history: every content, the newest first; in a list the newest alone.
         withdrawn: when, ISO 8601, UTC; None where it was not.
         reason: why it was withdrawn.
     """

@@ -128,8 +128,12 @@ class Store:
             return reading.matching(connection, filters, space)
 
     def spaces(self) -> list[dict[str, object]]:
-        """Return the spaces of listed learnwares: digest, fields, size and how many are in each."""
+        """Return the fullest spaces of listed learnwares: digest, fields, how many are in each."""
         return self._kept("spaces", reading.spaces)
+
+    def count(self) -> int:
+        """Return how many learnwares are listed."""
+        return int(self._kept("count", reading.count))
 
     def facets(self) -> dict[str, list[tuple[str, int]]]:
         """Return tags, modalities and developers of listed learnwares, the most frequent first."""

@@ -43,6 +43,15 @@ class Narrow:
     ] = None
 
 
+Unprotected = Annotated[
+    bool,
+    typer.Option(
+        "--unprotected",
+        help="Send a specification without a guarantee, from which its records may be read.",
+    ),
+]
+
+
 @grouped
 def submit(
     specification: Annotated[
@@ -58,6 +67,7 @@ def submit(
     key: Annotated[
         str | None, typer.Option(help="Sent twice under one key it is one learnware.")
     ] = None,
+    unprotected: Unprotected = False,
     address: Address,
     force: Force = False,
 ) -> None:
@@ -77,7 +87,9 @@ def submit(
     }
     output = json_output(address.json, force, others)
     with address.client() as dock:
-        found = dock.submit(specification, card, model=model, release=release, key=key)
+        found = dock.submit(
+            specification, card, model=model, release=release, key=key, unprotected=unprotected
+        )
         where = f"{dock.url}/learnwares/{found['id']}"
     line(output.console, str(found["status"]), f"{found['id']}: {found['policy']['reason']}")
     if held:
@@ -93,13 +105,7 @@ def search(
     task: Annotated[str, typer.Argument(help="Specification of the task, safetensors.")],
     *,
     limit: Annotated[int, typer.Option(help="How many at most.", min=1, max=100)] = 10,
-    unprotected: Annotated[
-        bool,
-        typer.Option(
-            "--unprotected",
-            help="Send a specification without a guarantee, from which its records may be read.",
-        ),
-    ] = False,
+    unprotected: Unprotected = False,
     narrow: Narrow,
     address: Address,
     force: Force = False,

@@ -42,7 +42,7 @@ def browse(
         items=held.items,
         next=held.next,
         cursor=cursor,
-        total=sum(int(str(space["learnwares"])) for space in dock.store.spaces()),
+        total=dock.store.count(),
         examples=examples(dock.store)[:3],
         **_narrowing(dock, filters),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Any
 
@@ -28,8 +28,11 @@ def page(name: str, status: int = 200, **content: Any) -> HTMLResponse:
     return HTMLResponse(text, status)
 
 
+@lru_cache(maxsize=64)
 def markdown(text: str) -> Markup:
     """Return the HTML of a card: HTML in it is text, pictures are links, headings stand below ours.
+
+    Of a hostile card that takes a second, so the last ones are kept.
 
     Example:
         >>> markdown("<b>no</b> *yes*")
