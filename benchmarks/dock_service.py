@@ -34,7 +34,7 @@ from tacit.dock import Settings, Store, examine
 from tacit.dock.records import Filters
 from tacit.dock.search.index import Index
 from tacit.specifications import Space, Specification, SpecificationRelease
-from tacit.specifications.release import PROTECTED, certified
+from tacit.specifications.release import certified, notes_of
 from tacit.specifications.schedule import Schedule
 
 MU = 0.5
@@ -50,7 +50,8 @@ def specification(seed: int, kind: str = "model") -> Specification:
     factors = {"fc": np.random.default_rng(seed).normal(size=(512, 8))}
     return Specification(
         kind=kind, space=SPACE, factors=factors, method="dp", guarantees=GUARANTEES,
-        created="2026-01-02T03:04:05+00:00", notes=(PROTECTED,),
+        created="2026-01-02T03:04:05+00:00",
+        notes=notes_of(MU, SPACE.output, Schedule()),
     )  # fmt: skip
 
 

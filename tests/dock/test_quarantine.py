@@ -104,7 +104,7 @@ def test_of_steps_on_samples_no_shift_is_added(held: Dock) -> None:
 
     schedule = Schedule(steps=2, sampling_rate=0.5)
     told = certified(0.5, 1e-5, "labels", schedule)
-    notes = (specification(3).notes[0], schedule.sentence)
+    notes = (*specification(3).notes, schedule.sentence)
     sampled = changed(specification(3), guarantees=told, notes=notes)
     parts = {
         "specification": sampled.to_bytes(),

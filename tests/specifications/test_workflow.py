@@ -171,6 +171,11 @@ def test_a_mean_says_what_the_inputs_are_whatever_their_labels(tmp_path):
         held.to_dict() for held in theirs.guarantees
     ]
     assert mine.specification.space.output == "mean"
+    assert "mean of features" in other.notes[0]
+    told = other.to_dict()
+    told["notes"] = told["form"]["notes"] = list(released(method="compact", epsilon=None).notes)
+    with pytest.raises(ValueError, match="notes: expected what follows"):
+        SpecificationRelease.from_dict(told)
     again = SpecificationRelease.from_dict(json.loads(json.dumps(mine.to_dict())))
     assert again.specification.revision == mine.specification.revision
     held.save(tmp_path / "held.safetensors")

@@ -25,9 +25,9 @@ IDENTIFIER = re.compile(r"[0-9a-f]{32}")
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 UNPROTECTED = (
-    "expected a specification with a guarantee, got one that has none: it is a mean of gradients "
-    "of its records, from which records have been read back, and whoever runs the dock sees it. "
-    "Make it with an epsilon, or, of records that are public, set unprotected"
+    "expected a specification with a guarantee, got one that has none: it is a mean over its "
+    "records, from which records have been read back, and whoever runs the dock sees it. Make it "
+    "with an epsilon, or, of records that are public, set unprotected"
 )
 
 

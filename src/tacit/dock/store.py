@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -24,6 +24,7 @@ from tacit.dock.writing import Writer
 DATABASE = "dock.sqlite"
 CONTENTS = ("specification", "model", "release")
 BATCH = 500
+Kept = TypeVar("Kept")
 # So many contents without a record are left by servers that were killed.
 FEW = 20
 
@@ -133,20 +134,19 @@ class Store:
 
     def count(self) -> int:
         """Return how many learnwares are listed."""
-        return int(self._kept("count", reading.count))
+        return self._kept("count", reading.count)
 
     def facets(self) -> dict[str, list[tuple[str, int]]]:
         """Return tags, modalities and developers of listed learnwares, the most frequent first."""
         return self._kept("facets", reading.facets)
 
-    def _kept(self, name: str, read: Callable[[sa.Connection], Any]) -> Any:
+    def _kept(self, name: str, read: Callable[[sa.Connection], Kept]) -> Kept:
         """Return what is read of all records, once for every change."""
         with self.database.reading() as connection:
             newest = reading.newest_change(connection)
-            change, found = self._read.get(name, (-1, None))
-            if change != newest:
-                found = read(connection)
-                self._read[name] = (newest, found)
+            change, held = self._read.get(name, (-1, None))
+            found: Kept = read(connection) if change != newest else held
+            self._read[name] = (newest, found)
             return found
 
     def newest_change(self) -> int:

@@ -279,7 +279,7 @@ class PreparedSpecification(Prepared[SpecificationRelease]):
         released = self._released()
         created = datetime.now(UTC).isoformat(timespec="seconds")
         mu = 1.0 / self.multiplier if self.multiplier else math.inf
-        notes = notes_of(mu, self.asked.objective == "scatter", self.asked.schedule)
+        notes = notes_of(mu, self.asked.objective, self.asked.schedule)
         specification = Specification(
             kind=self.kind,  # type: ignore[arg-type]
             space=self.space,
