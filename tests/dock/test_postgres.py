@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import signal
 import subprocess
 import threading
@@ -12,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tacit.dock import RefusedError, Store
+from tacit.dock import Filters, RefusedError, Store
 from tests import postgres as servers
-from tests.dock.learnwares import dock, files, is_problem, keep, specification
+from tests.dock.learnwares import card, dock, files, is_problem, keep, specification
 
 pytestmark = pytest.mark.postgres
 
@@ -36,6 +37,30 @@ def test_everything_is_kept_found_and_withdrawn(postgres, tmp_path):
         is_problem(found.client.get(place), 410)
     with dock(tmp_path, database=postgres) as found:
         is_problem(found.client.get(place), 410)
+
+
+def test_words_are_found_in_the_order_of_any_language(postgres, tmp_path):
+    import sqlalchemy as sa
+
+    from tacit.dock.database import parse_location
+
+    # in Czech "ch" is a letter of its own behind "h"
+    czech = "czech_" + secrets.token_hex(4)
+    made = f"CREATE DATABASE {czech} TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'cs'"
+    engine = sa.create_engine(parse_location(postgres), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.exec_driver_sql(made)
+        try:
+            other = sa.make_url(postgres).set(database=czech)
+            address = other.render_as_string(hide_password=False)
+            with Store(tmp_path, address) as store:
+                keep(store, files(specification(1), card=card("Chess boards")))
+                for words in ("c", "ch", "chess board"):
+                    assert [held.title for held in store.learnwares(Filters(words=words)).items]
+                assert not store.learnwares(Filters(words="chest")).items
+        finally:
+            connection.exec_driver_sql(f"DROP DATABASE {czech} WITH (FORCE)")
+    engine.dispose()
 
 
 def test_stores_that_race_keep_one_record_of_a_revision(postgres, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import TEXT
 
 SCHEMA = "4"
 # in the place of the schema where the records are elsewhere by now
@@ -65,7 +66,8 @@ word_table = sa.Table(
     metadata,
     # in this order, so that whether one has a word that begins so is one look
     sa.Column("learnware", sa.ForeignKey("dock_learnwares.number"), primary_key=True),
-    sa.Column("word", sa.Text, primary_key=True),
+    # compared code by code: in the order of a language "chess" need not follow "c"
+    sa.Column("word", sa.Text().with_variant(TEXT(collation="C"), "postgresql"), primary_key=True),
 )
 
 # append-only until a withdrawal empties the columns of content
