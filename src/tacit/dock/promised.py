@@ -20,7 +20,7 @@ LAWS = {
 
 
 def claim(guarantee: Mapping[str, Any] | None) -> str:
-    """Return a guarantee in one short line.
+    """Return a guarantee in one short line: that of the newest revision, and of all that are kept.
 
     Example:
         >>> claim({"type": "GaussianDP", "epsilon": 1.9321, "delta": 1e-5, "advantage": 0.1975})
@@ -32,10 +32,16 @@ def claim(guarantee: Mapping[str, Any] | None) -> str:
         return "no guarantee"
     epsilon, advantage = guarantee.get("epsilon"), guarantee.get("advantage")
     if epsilon is not None:
-        return f"ε ≤ {_rounded_up(epsilon)} at δ = {_plain(guarantee['delta'])}"
-    if advantage is not None:
-        return f"advantage over guessing ≤ {_rounded_up(advantage)}"
-    return law(str(guarantee["type"]))
+        told = f"ε ≤ {rounded_up(epsilon)} at δ = {_plain(guarantee['delta'])}"
+    elif advantage is not None:
+        told = f"advantage over guessing ≤ {rounded_up(advantage)}"
+    else:
+        told = law(str(guarantee["type"]))
+    kept = guarantee.get("together")
+    if not kept:
+        return told
+    limit = "no bound" if kept["epsilon"] is None else f"ε ≤ {rounded_up(kept['epsilon'])}"
+    return f"{told}; {kept['revisions']} revisions together: {limit}"
 
 
 def law(kind: str) -> str:
@@ -47,8 +53,8 @@ def _plain(value: float) -> str:
     return re.sub(r"e-0+", "e-", f"{value:g}")
 
 
-def _rounded_up(value: float) -> str:
-    # a limit is never told smaller than it is
+def rounded_up(value: float) -> str:
+    """Return a limit to four digits, never smaller than it is."""
     told = f"{value:.4g}"
     while float(told) < value:
         told = f"{float(told) * (1 + 6e-4):.4g}"

@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from tacit import __version__
-from tacit.dock.promised import claim, law
+from tacit.dock.promised import claim, law, rounded_up
 
 
 def page(name: str, status: int = 200, **content: Any) -> HTMLResponse:
@@ -87,8 +87,9 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        markdown=markdown, claim=claim, law=law, day=day, date=date, size=size, reason=reason
-    )
+        markdown=markdown, claim=claim, law=law, limit=rounded_up, day=day, date=date, size=size,
+        reason=reason,
+    )  # fmt: skip
     return environment
 
 
