@@ -22,7 +22,7 @@ from tacit.specifications.objectives import OBJECTIVES
 from tacit.specifications.subspace import public_subspace, rounded
 
 PUBLIC, EPOCHS, BATCH, RATE = 10_000, 6, 64, 3e-3
-TASKS, SIZE = 150, 48
+TASKS = 150
 STORED = Path(vision.__file__).parent / "stored"
 PACKAGES = (
     "torch", "pandas", "sklearn", "transformers", "pyarrow", "polars", "email", "http", "unittest",
@@ -103,7 +103,7 @@ def varied(batch: Tensor) -> Tensor:
 
 
 def spanned(name: str, data, labels: np.ndarray, vary, out: Path) -> None:
-    """Write the subspaces of both objectives for the backbone that the package holds."""
+    """Write the subspaces of all objectives for the backbone that the package holds."""
     for objective in OBJECTIVES:
         found = public_subspace(
             f"tacit/{name}",
@@ -111,9 +111,8 @@ def spanned(name: str, data, labels: np.ndarray, vary, out: Path) -> None:
             labels,
             objective=objective,
             tasks=TASKS,
-            size=SIZE,
             vary=vary,
-            layers=LAYERS.get(name),
+            layers=None if objective == "mean" else LAYERS.get(name),
         )
         rounded(found).save(out / f"{name}-{objective}.safetensors")
         print(f"{objective}: {found.size} directions of {len(found.centre)}, clip {found.clip:.3g}")

@@ -11,7 +11,7 @@ from hidden_shared import defences_page, inversion_page, layers_page, middle_pag
 from pac_shared import page as pac_page
 from poisoning_shared import page as poisoning_page
 from quotient_shared import quotient_page
-from specifications_shared import specifications_page
+from specifications_shared import objectives_page, specifications_page
 from training_shared import accuracy_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "reproductions.md"
@@ -20,10 +20,10 @@ OPENING = """# Reproductions
 `make experiments NAME=pac-mnist` (or `pac-cifar10`, `pac-agnews`, `pac-means`, `empty-middle`,
 `hidden-layers`, `inversion`, `quotient`, `features`, `split-memory`, `regularisers`,
 `indistinguishable-cifar10`, `poisoning`, `adapters-canary-game`, `adapters-frozen-features`,
-`adapters-language`, `specifications-identification`) runs one of these and writes
-`experiments/results/NAME.json`, most of them a figure too; `make experiments NAME=reproductions`
-renders this page from what is there. No number on it is typed by hand. `--fast` is a smoke test and
-publishes nothing.
+`adapters-language`, `specifications-identification`, `specifications-objectives`) runs one of these
+and writes `experiments/results/NAME.json`, most of them a figure too; `make experiments
+NAME=reproductions` renders this page from what is there. No number on it is typed by hand. `--fast`
+is a smoke test and publishes nothing.
 
 Solid lines are noise that is certified, or success that is proven. Filled points are
 measurements. Hollow points of the residual-PAC figures and crosses are printed in a paper.
@@ -55,5 +55,6 @@ def text() -> str:
         *heads_page.sections(),
         *language_page.sections(),
         *specifications_page.sections(),
+        *objectives_page.sections(),
     ]
     return "\n".join(parts).rstrip("\n") + "\n"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from specifications_shared import backbones
-from specifications_shared.baselines import NAMES, Frame, vectors
+from specifications_shared.baselines import HISTOGRAM, LABELS, NAMES, Frame, histogram, vectors
 from specifications_shared.learnwares import records
 from specifications_shared.measures import (
     Floats,
@@ -151,6 +151,37 @@ def _trivial(collection: Collection, way: Way) -> list[Row]:
             learnwares = np.stack([one[name] for one in made])
             chosen = _found(collection, learnwares, np.stack([one[name] for one in known]))
             rows.append(collection.row(name, way, epsilon, chosen, learnwares.shape[1]))
+    return rows + histograms(collection, way)
+
+
+def histograms(collection: Collection, way: Way) -> list[Row]:
+    """Return a row for every ε of what the names of classes find alone, without any input.
+
+    Names are those that developers share; where labels are permuted, each user's own numbers.
+    """
+    named = way.order == "aligned"
+    known = [str(label) for label in range(LABELS)]
+    if named:
+        known = sorted({name for task in collection.tasks for name in task.classes})
+
+    def made(task: Task, labels: Any, epsilon: float) -> Floats:
+        names = task.classes if named else known[: task.labels]
+        return histogram(labels, names, known, epsilon=epsilon or None, rng=rng)
+
+    rng = np.random.default_rng([len(known), way.records])
+    held = [collection.private(task, way.records).labels for task in collection.tasks]
+    asked = np.stack([
+        made(collection.tasks[user.truth], _asked(user, way).labels, 0.0)
+        for user in collection.users
+    ])  # fmt: skip
+    rows = []
+    for epsilon in way.epsilons:
+        learnwares = np.stack([
+            made(task, labels, epsilon)
+            for task, labels in zip(collection.tasks, held, strict=True)
+        ])  # fmt: skip
+        chosen = _found(collection, learnwares, asked)
+        rows.append(collection.row(HISTOGRAM, way, epsilon, chosen, len(known)))
     return rows
 
 

@@ -177,3 +177,24 @@ def test_other_spaces_are_refused_by_name(tacit, pictures, tmp_path):
                      *more)  # fmt: skip
         assert made.code == 0
     refused(tacit("specification", "compare", *places), "models: ", "subspace")
+
+
+def test_pictures_of_another_scale_say_theirs(tacit, tmp_path):
+    datasets = pytest.importorskip("sklearn.datasets")
+    digits = datasets.load_digits()
+    place = tmp_path / "digits.npz"
+    np.savez(place, inputs=digits.images[:100], labels=digits.target[:100])
+    np.savez(tmp_path / "unit.npz", inputs=digits.images[:100] / 16, labels=digits.target[:100])
+    make = ("specification", "make", "--classes", "10", "--no-noise", "-o")
+    refused(tacit(*make, tmp_path / "a.safetensors", place), "data: ", "--max-pixel")
+    refused(tacit(*make, tmp_path / "a.safetensors", place, "--max-pixel", "0"), "--max-pixel")
+    refused(tacit(*make, tmp_path / "a.safetensors", place, "--max-pixel", "12"), "data: ")
+    assert not (tmp_path / "a.safetensors").exists()
+    assert tacit(*make, tmp_path / "a.safetensors", place, "--max-pixel", "16").code == 0
+    assert tacit(*make, tmp_path / "b.safetensors", tmp_path / "unit.npz").code == 0
+    one, other = (read_specification(tmp_path / f"{name}.safetensors") for name in "ab")
+    assert one.inputs == "8 × 8"
+    np.testing.assert_array_equal(one.vector, other.vector)
+    table = tmp_path / "notes.csv"
+    table.write_text("inputs,labels\na,0\nb,1\n")
+    refused(tacit(*make, tmp_path / "c.safetensors", table, "--max-pixel", "16"), "--max-pixel")

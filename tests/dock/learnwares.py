@@ -17,7 +17,7 @@ from tacit.dock.blobs import Upload
 from tacit.documents import dumps
 from tacit.guarantees.base import Guarantee
 from tacit.specifications import Space, Specification, SpecificationRelease
-from tacit.specifications.release import BARE, PROTECTED, certified
+from tacit.specifications.release import certified, notes_of
 from tacit.specifications.schedule import Schedule
 
 SPACE = Space(
@@ -44,7 +44,7 @@ def specification(
 ) -> Specification:
     """Return the direction of a seed, with noise where it is asked for."""
     source = np.random.default_rng(seed)
-    notes = (PROTECTED,) if guarantees else (BARE,)
+    notes = notes_of(MU if guarantees else math.inf, space.output, Schedule())
     factors = {
         name: source.normal(size=shape)
         for name, shape in zip(space.layers, space.shapes, strict=True)

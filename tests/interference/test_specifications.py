@@ -50,7 +50,7 @@ MAKE = ["specification", "make", "a.npz", "--classes", "2", "-o", "m.safetensors
 HELD = ["--json", "whole.json", "--report", "r.html", "--ledger", "l.sqlite", "--secret", "s"]
 
 
-@pytest.mark.parametrize("objective", ["labels", "scatter"])
+@pytest.mark.parametrize("objective", ["labels", "scatter", "mean"])
 @pytest.mark.parametrize("name", REPLACED)
 @tells_nothing_beside("specification make", "SpecificationRelease")
 def test_a_specification_tells_nothing_beside_its_noisy_mean(interference, name, objective):

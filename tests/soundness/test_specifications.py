@@ -85,9 +85,10 @@ def right(left, other, direction):
 
 
 @certifies(SuccessBound, GaussianDP, ApproximateDP)
+@pytest.mark.parametrize("objective", ["labels", "mean"])
 @pytest.mark.parametrize("count", STEPS)
-def test_who_knows_both_data_sets_tells_them_apart_no_more_often_than_certified(count):
-    held = public("labels")
+def test_who_knows_both_data_sets_tells_them_apart_no_more_often_than_certified(count, objective):
+    held = public(objective)
     one, other = neighbours(held)
     direction = clean(other, held) - clean(one, held)
     told = certified(one, held)

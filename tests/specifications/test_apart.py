@@ -1,11 +1,17 @@
 """One record's row is its own: networks that see a record in several rows, and that mix records."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from tacit.specifications import load_backbone, prepare_specification  # noqa: E402
+from tacit.specifications import (  # noqa: E402
+    load_backbone,
+    prepare_specification,
+    public_subspace,
+)
 from tacit.specifications.coordinates import Frame, coordinates  # noqa: E402
 from tacit.specifications.measured import described  # noqa: E402
 
@@ -85,6 +91,25 @@ def test_records_that_are_not_apart_are_refused(network, steps):
 def test_equal_records_hide_no_mixing():
     with pytest.raises(ValueError, match="depend on that record alone"):
         asked(mixed(), np.ones((6, WINDOWS * WIDTH)))
+
+
+@pytest.mark.parametrize("objective", ["scatter", "mean"])
+def test_features_that_mix_where_no_layer_sees_it_are_refused(objective):
+    plain, mixing = windowed(), windowed()
+    mixing.after = lambda held, count: joined(held, count) + held.detach().mean()
+    data = np.random.default_rng(4).normal(size=(40, WINDOWS * WIDTH))
+    labels = np.arange(40) % 2
+
+    def described(network):
+        held = public_subspace(
+            plain, data, labels, objective=objective, size=3, tasks=8, records=10
+        )
+        held = replace(held, backbone=load_backbone(network).digest)
+        return asked(network, data, objective=objective, subspace=held, clip=None, rank=None)
+
+    assert described(plain).guarantees
+    with pytest.raises(ValueError, match="depend on that record alone"):
+        described(mixing)
 
 
 def test_a_layer_that_does_not_run_as_a_module_is_named():

@@ -173,6 +173,17 @@ def test_what_is_no_backbone_is_refused(name):
         load_backbone(name)
 
 
+@pytest.mark.parametrize(
+    ("shape", "size"),
+    [((9, 7), "9 × 7"), ((1, 9, 7), "9 × 7"), ((3, 9, 7), "9 × 7"), ((9, 7, 3), "9 × 7")],
+)
+@pytest.mark.parametrize("kind", [np.asarray, torch.tensor, list])
+def test_a_specification_says_how_large_its_pictures_were(shape, size, kind):
+    data = kind(np.random.default_rng(0).uniform(size=(4, *shape)))
+    made = specify(np.arange(4) % 2, data, classes=2, method="compact").specification
+    assert made.inputs == size
+
+
 def test_a_small_picture_is_enlarged_by_its_shape_alone():
     rows = np.zeros((2, 8, 8))
     rows[0] = 1.0

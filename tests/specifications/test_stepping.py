@@ -203,11 +203,12 @@ def test_a_schedule_out_of_range_is_refused(changes, message):
         prepared(**changes)
 
 
-def test_a_scatter_takes_one_step():
+@pytest.mark.parametrize("objective", ["scatter", "mean"])
+def test_what_moves_no_network_takes_one_step(objective):
     data, labels = records()
-    with pytest.raises(ValueError, match="steps: expected 1"):
+    with pytest.raises(ValueError, match=f"steps: expected 1, .*{objective}"):
         prepare_specification(
-            labels, data, network(), classes=CLASSES, objective="scatter", epsilon=1.0, steps=2
+            labels, data, network(), classes=CLASSES, objective=objective, epsilon=1.0, steps=2
         )
 
 

@@ -83,6 +83,8 @@ def released(**changes):
         ({"subspace": 3}, "subspace: "),
         ({"objective": "scatter"}, "subspace: expected one of objective"),
         ({"objective": "scatter", "subspace": None}, "subspace: .*scatter"),
+        ({"objective": "mean"}, "subspace: expected one of objective 'mean'"),
+        ({"objective": "mean", "subspace": None}, "subspace: .*mean"),
         ({"rng": -1}, "rng: "),
     ],
 )
@@ -146,6 +148,44 @@ def test_names_are_aligned_and_their_order_does_not_matter():
     assert vectors[0].cosine(places) == pytest.approx(1.0, abs=1e-6)
     numbers = released(classes=["2", "1", "0"], **bare).specification
     assert numbers.cosine(released(**bare).specification) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_a_mean_says_what_the_inputs_are_whatever_their_labels(tmp_path):
+    held = public_subspace(
+        network(), RNG.normal(size=(200, 6)), np.arange(200) % 3, objective="mean", size=4,
+        tasks=20, records=30,
+    )  # fmt: skip
+    options = {"subspace": held, "objective": "mean"}
+    bare = {"method": "compact", "epsilon": None, **options}
+    one = specify(LABELS, DATA, network(), classes=NAMES, **bare).specification
+    other = specify(LABELS[::-1].copy(), DATA, network(), classes=["x", "y", "z"], **bare)
+    assert one.cosine(other.specification) == pytest.approx(1.0, abs=1e-6)
+    # (1/n) Σ clip(D^T (W(z − z̄) − c)), record by record
+    features = load_backbone(network()).embedded(DATA)
+    rows = [held.placed(features[[row]])[0] for row in range(COUNT)]
+    short = [row * min(1.0, held.clip / np.linalg.norm(row)) for row in rows]
+    np.testing.assert_allclose(one.factors["output"].ravel(), np.mean(short, axis=0), atol=1e-6)
+    # one Gaussian mechanism, as where labels are described
+    mine, theirs = released(**options), released()
+    assert [held.to_dict() for held in mine.guarantees] == [
+        held.to_dict() for held in theirs.guarantees
+    ]
+    assert mine.specification.space.output == "mean"
+    assert "mean of features" in other.notes[0]
+    told = other.to_dict()
+    told["notes"] = told["form"]["notes"] = list(released(method="compact", epsilon=None).notes)
+    with pytest.raises(ValueError, match="notes: expected what follows"):
+        SpecificationRelease.from_dict(told)
+    again = SpecificationRelease.from_dict(json.loads(json.dumps(mine.to_dict())))
+    assert again.specification.revision == mine.specification.revision
+    held.save(tmp_path / "held.safetensors")
+    assert load_subspace(tmp_path / "held.safetensors").digest == held.digest
+    with pytest.raises(ValueError, match="layers: expected none beside objective 'mean'"):
+        public_subspace(network(), DATA, LABELS, objective="mean", layers=["0"])
+    overflowing = torch.nn.Linear(6, 5)
+    torch.nn.init.constant_(overflowing.weight, 100.0)
+    with pytest.raises(ValueError, match="data: expected finite features, not so in record 1"):
+        load_backbone(overflowing).embedded(np.stack([DATA[0], np.full(6, 1e38)]))
 
 
 SPELLED = {

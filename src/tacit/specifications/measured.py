@@ -55,11 +55,11 @@ class Asked:
     """How it is described.
 
     Attributes:
-        objective: ``"labels"`` or ``"scatter"``.
+        objective: ``"labels"``, ``"scatter"`` or ``"mean"``.
         names: of the classes.
         frame: of the space.
         clip: C.
-        subspace: where features are whitened and clipped, for a scatter.
+        subspace: where features are whitened and clipped, for a scatter or a mean.
         schedule: of the steps.
     """
 
@@ -81,7 +81,7 @@ class Asked:
         """Return the standard deviation of the noise of every number of one step."""
         if not multiplier:
             return 0.0
-        factor = multiplier if self.objective == "labels" else shares_of(multiplier)[1]
+        factor = shares_of(multiplier)[1] if self.objective == "scatter" else multiplier
         reach = 2.0 * self.clip / (self.schedule.sampling_rate * count)
         return factor * reach * (1.0 + ROUNDING)
 
@@ -115,12 +115,16 @@ def described(
 
     Source: pave, Algorithm 1, one step.
     """
-    directions = (
-        subject.shares @ label_directions(asked.names, subject.width)
-        if asked.objective == "labels"
-        else _apart(subject, asked, multiplier, source)
-    )
-    rows = coordinates(subject.backbone, subject.data, directions, asked.frame)
+    if asked.objective == "mean":
+        assert asked.subspace is not None
+        rows = asked.subspace.placed(subject.backbone.embedded(subject.data))
+    else:
+        directions = (
+            subject.shares @ label_directions(asked.names, subject.width)
+            if asked.objective == "labels"
+            else _apart(subject, asked, multiplier, source)
+        )
+        rows = coordinates(subject.backbone, subject.data, directions, asked.frame)
     held = clipped(rows, asked.clip) if np.isfinite(asked.clip) else rows
     return np.asarray(held.sum(axis=0) / subject.count)
 

@@ -1,7 +1,8 @@
 """What the shared features are pulled towards: fixed codes of the labels, or apart from each other.
 
 One step from θ₀ has the gradient Σ_i J_iᵀ u_i, where J_i is the derivative of f(x_i; θ₀) by a
-layer and u_i is a direction of the features: the objective decides u.
+layer and u_i is a direction of the features: the objective decides u. Of ``"mean"`` there is no
+step: the features themselves are described, whatever the labels.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from tacit._ground.checks import Array, integer
 from tacit._ground.reprs import shown
 from tacit.specifications.projections import shared_normals
 
-Objective: TypeAlias = Literal["labels", "scatter"]
-OBJECTIVES: tuple[Objective, ...] = ("labels", "scatter")
+Objective: TypeAlias = Literal["labels", "scatter", "mean"]
+OBJECTIVES: tuple[Objective, ...] = ("labels", "scatter", "mean")
 MOST_CLASSES = 10_000
 # β: how much of a scatter is about the inputs themselves.
 OF_INPUTS = 0.3

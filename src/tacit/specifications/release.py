@@ -53,6 +53,10 @@ BARE = (
     "This specification has no guarantee: neither it nor BA may be published. It is a mean of "
     "gradients, from which records have been read back."
 )
+BARE_MEAN = (
+    "This specification has no guarantee and may not be published. It is a mean of features of its "
+    "records, from which records have been read back."
+)
 SCATTER_NOTE = (
     "Class means are drawn with noise of their own first, and counted: the scatter of a release "
     "cannot be worked out record by record."
@@ -204,18 +208,19 @@ def certified(
     )
 
 
-def notes_of(mu: float, scatter: bool, schedule: Schedule) -> tuple[str, ...]:
+def notes_of(mu: float, objective: str, schedule: Schedule) -> tuple[str, ...]:
     """Return what a reader should know of a specification: nothing else is said in its file.
 
     Args:
         mu: as of ``certified``.
-        scatter: whether class means were drawn first.
+        objective: of the specification; with noise and ``"scatter"`` class means were drawn first.
         schedule: of the steps.
     """
-    bare = math.isinf(mu)
-    means = (SCATTER_NOTE,) if scatter and not bare else ()
-    steps = () if schedule.single else (schedule.sentence,)
-    return (BARE if bare else PROTECTED, *means, *steps)
+    if math.isinf(mu):
+        first: tuple[str, ...] = (BARE_MEAN if objective == "mean" else BARE,)
+    else:
+        first = (PROTECTED, *((SCATTER_NOTE,) if objective == "scatter" else ()))
+    return (*first, *(() if schedule.single else (schedule.sentence,)))
 
 
 def _read(description: Mapping[str, Any]) -> SpecificationRelease:
@@ -277,6 +282,6 @@ def _check(release: SpecificationRelease) -> None:
     method = "compact" if math.isinf(release.mu) else "dp"
     if release.specification.method != method:
         raise ValueError(f"description.specification: expected one of the method {method!r}")
-    known = {notes_of(release.mu, scatter, release.schedule) for scatter in (False, True)}
-    if release.notes not in known or release.specification.notes != release.notes:
+    notes = notes_of(release.mu, release.specification.space.output, release.schedule)
+    if not release.notes == release.specification.notes == notes:
         raise ValueError("description.notes: expected what follows from the noise, got others")

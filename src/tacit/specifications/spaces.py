@@ -39,10 +39,10 @@ def subspace_of(
             A or layers.
     """
     if subspace is None:
-        if objective == "scatter":
+        if objective != "labels":
             raise ValueError(
-                "subspace: expected one beside objective 'scatter', whose features are whitened "
-                "by public ones, got None"
+                f"subspace: expected one beside objective {objective!r}, whose features are "
+                "whitened by public ones, got None"
             )
         return None
     if isinstance(subspace, PublicSubspace):

@@ -31,6 +31,7 @@ METADATA = "__metadata__"
 # The header of a file is its manifest and one entry a layer: this many bytes hold thousands.
 LONGEST_HEADER = 4 << 20
 LENGTH = 8
+LONGEST_INPUTS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +103,7 @@ class Specification:
         notes: what a reader should know, such as why nothing is certified.
         created: time of the draw, ISO 8601, UTC.
         classes: what the classes are called; none where that is not told.
+        inputs: height and width of pictures, such as ``"28 × 28"``; empty of other records.
 
     Source: pave, Eq. 1 to 6.
     """
@@ -114,6 +116,7 @@ class Specification:
     created: str
     notes: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
+    inputs: str = ""
     _bytes: bytes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -126,6 +129,8 @@ class Specification:
         classes = tuple(_text("classes", name) for name in _listed("classes", self.classes))
         if len(set(classes)) < len(classes):
             raise ValueError("classes: expected every name once")
+        if not isinstance(self.inputs, str) or len(self.inputs) > LONGEST_INPUTS:
+            raise ValueError(f"inputs: expected at most {LONGEST_INPUTS} characters")
         for held in _listed("guarantees", self.guarantees):
             if not isinstance(held, Guarantee):
                 raise ValueError(f"guarantees: expected guarantees, got {shown(held)}")
@@ -186,6 +191,7 @@ class Specification:
                 "created": self.created,
                 # left out where there are none, as files of before have it
                 **({"classes": list(self.classes)} if self.classes else {}),
+                **({"inputs": self.inputs} if self.inputs else {}),
             }
         )
 

@@ -36,6 +36,11 @@ CLIP_QUANTILE = 0.25
 # Added to the spectrum of the features before it is turned into ones, as a share of its mean.
 RIDGE = 0.1
 MOST_CLASSES_OF_A_TASK = 5
+# Directions that are kept where nothing else is said: a mean of features has fewer that tell tasks
+# apart, and every further one brings as much noise.
+SIZES = {"labels": 48, "scatter": 48, "mean": 24}
+# What a mean of features is described by, in the place of layers.
+OUTPUT = ("output",)
 ENVELOPE, HEAD = Envelope("tacit.subspace", 1), "tacit.subspace"
 ARRAYS = ("centre", "directions", "feature_centre", "feature_map")
 PLAIN = ("backbone", "objective", "rank", "factor", "clip", "feature_clip")
@@ -47,10 +52,12 @@ PLAIN = ("backbone", "objective", "rank", "factor", "clip", "feature_clip")
 class PublicSubspace:
     """Where factors of public tasks lie: y = Dᵀ (b − c), and what a record is clipped to there.
 
+    With ``objective="mean"`` b is the record's whitened feature W(z − z̄), and p is d.
+
     Attributes:
         backbone: its digest.
-        objective: ``"labels"`` or ``"scatter"``.
-        layers: names.
+        objective: ``"labels"``, ``"scatter"`` or ``"mean"``.
+        layers: names; ``("output",)`` of a mean.
         rank: r.
         factor: identifier of A.
         centre: (p,) c, the mean factor of public tasks.
@@ -98,6 +105,10 @@ class PublicSubspace:
         """Return W (z − z̄) of features (n, d), clipped to the public length."""
         moved = (features.double().numpy() - self.feature_centre) @ self.feature_map.astype(float)
         return clipped(moved, self.feature_clip)
+
+    def placed(self, features: torch.Tensor) -> NDArray[np.float64]:
+        """Return Dᵀ (W(z − z̄) − c) of features (n, d), before they are clipped to C."""
+        return np.asarray((self.whitened(features) - self.centre) @ self.directions.astype(float))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the subspace as safetensors, arrays in half precision where that loses nothing.
@@ -165,7 +176,7 @@ def public_subspace(
     layers: Sequence[str] | None = None,
     rank: int = 2,
     factor: int = 0,
-    size: int = 48,
+    size: int | None = None,
     tasks: int = 120,
     records: int = 100,
     vary: Callable[[Any, np.random.Generator], Any] | None = None,
@@ -181,11 +192,11 @@ def public_subspace(
         backbone: as ``load_backbone`` takes it.
         data: public records, as the backbone reads them.
         labels: (n,) their classes.
-        objective: ``"labels"`` or ``"scatter"``.
-        layers: names; those of the backbone when None.
+        objective: ``"labels"``, ``"scatter"`` or ``"mean"``.
+        layers: names; those of the backbone when None, as beside ``"mean"``, which has none.
         rank: r >= 1 of the compact factors.
         factor: seed of A, a public number that all share.
-        size: k, directions that are kept; at most one fewer than tasks.
+        size: k, directions that are kept; at most one fewer than tasks. 48 when None, of a mean 24.
         tasks: how many are drawn.
         records: of each.
         vary: what is done to the records of a task, such as inverting pictures; None for nothing.
@@ -209,11 +220,14 @@ def public_subspace(
     """
     choice("objective", objective, OBJECTIVES)
     held = load_backbone(backbone)
-    names = chosen_layers(held, layers)
+    if objective == "mean" and layers is not None:
+        raise ValueError(f"layers: expected none beside objective 'mean', got {shown(layers)}")
+    names = OUTPUT if objective == "mean" else chosen_layers(held, layers)
     integer("rank", rank, minimum=1)
     integer("factor", factor, minimum=0, maximum=None)
     many = integer("tasks", tasks, minimum=2)
-    kept = integer("size", size, minimum=1, maximum=many - 1)
+    wanted = min(SIZES[objective], many - 1) if size is None else size
+    kept = integer("size", wanted, minimum=1, maximum=many - 1)
     integer("records", records, minimum=2)
     if vary is not None and not callable(vary):
         raise ValueError(f"vary: expected a function of records, got {shown(vary)}")
@@ -264,6 +278,8 @@ def _factors(
     source: np.random.Generator,
 ) -> NDArray[np.float64]:
     records = data if vary is None else vary(data, source)
+    if whole.objective == "mean":
+        return whole.whitened(backbone.embedded(records))
     names = class_names(int(classes.max()) + 1)
     shares = weights_of(classes, names, len(classes), given="labels")
     if whole.objective == "labels":

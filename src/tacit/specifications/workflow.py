@@ -24,6 +24,7 @@ from tacit._ground.reprs import shown
 from tacit.releases.prepared import Book, Expected, Prepared, check_digest
 from tacit.specifications.backbones.backbone import chosen_layers, digest_of
 from tacit.specifications.backbones.loading import VISION, load_backbone
+from tacit.specifications.backbones.vision import size_of
 from tacit.specifications.coordinates import check_apart
 from tacit.specifications.measured import Asked, Subject, described
 from tacit.specifications.objectives import OBJECTIVES, class_names, weights_of
@@ -104,8 +105,9 @@ def prepare_specification(
 
     one Gaussian mechanism whose whole profile is that of N(0, 1) against N(Δ/σ, 1). What is public
     (D, c, C) comes from public tasks. With ``objective="scatter"`` the class means that the losses
-    are made of are drawn with noise first, and both mechanisms count. With ``steps=T`` the network
-    moves after every noisy step, and τ is the mean of all T.
+    are made of are drawn with noise first, and both mechanisms count. With ``objective="mean"``
+    there is no loss: y_i is the record's feature, whitened by public ones. With ``steps=T`` the
+    network moves after every noisy step, and τ is the mean of all T.
 
     Args:
         model_or_labels: (n,) labels; (n, K) probabilities or other numbers >= 0 by class, which
@@ -115,7 +117,7 @@ def prepare_specification(
         kind: ``"model"``, what a model can do, or ``"task"``, what a user asks for.
         objective: ``"labels"``: every class is pulled to the code of its name, so that models and
             tasks must call classes alike. ``"scatter"``: classes are pulled apart, whatever they
-            are called.
+            are called. ``"mean"``: what the inputs are, whatever their labels.
         classes: K, or their names, which are public: the labels do not decide them. With
             ``method="compact"`` they may be left to the labels.
         targets: ``"labels"``; for a model's outputs ``"independent"``, where it was not trained on
@@ -130,7 +132,7 @@ def prepare_specification(
         epsilon: ε > 0 of ``"dp"``, for replacing one record.
         delta: δ in (0, 1).
         clip: C > 0, chosen without looking at the records; the subspace's when None.
-        steps: T >= 1; 1 beside ``"scatter"``.
+        steps: T >= 1; 1 beside ``"scatter"`` and ``"mean"``.
         sampling_rate: q in (0, 1], the chance of every record to be in a step.
         step_size: how far a step moves the layers, as a share of the norm of their weights.
         title: what is described, for the page; made of kind and backbone when None.
@@ -169,7 +171,7 @@ def prepare_specification(
     shares = weights_of(held, names, count, given="model_or_labels")
     _check_labels(held, targets, method)
     space, frame = space_of(shared, found, objective, rank, named, factor)
-    check_apart(shared, parts, frame)
+    check_apart(shared, parts, None if objective == "mean" else frame)
     length = _clip(clip, found, method, objective)
     asked = Asked(
         objective=objective, names=names, frame=frame, clip=length, subspace=found,
@@ -185,7 +187,7 @@ def prepare_specification(
         mu, in_interval("delta", delta, 0.0, 1.0, open_low=True, open_high=True), targets,
         schedule,
     )  # fmt: skip
-    known = described(subject, asked, multiplier, None) if objective == "labels" else None
+    known = described(subject, asked, multiplier, None) if objective != "scatter" else None
     error = 0.0 if known is None and not multiplier else asked.error(count, multiplier)
     return PreparedSpecification(
         guarantees=guarantees,
@@ -197,6 +199,7 @@ def prepare_specification(
         reproducible=is_reproducible(rng),
         title=title or f"{kind} on {shared.name}",
         kind=kind,
+        inputs=size_of(data) if shared.modality == "image" else "",
         space=space,
         asked=copy.deepcopy(asked),
         subject=subject,
@@ -257,6 +260,7 @@ class PreparedSpecification(Prepared[SpecificationRelease]):
 
     title: str
     kind: str
+    inputs: str
     space: Space
     asked: Asked = field(repr=False)
     subject: Subject = field(repr=False)
@@ -275,7 +279,7 @@ class PreparedSpecification(Prepared[SpecificationRelease]):
         released = self._released()
         created = datetime.now(UTC).isoformat(timespec="seconds")
         mu = 1.0 / self.multiplier if self.multiplier else math.inf
-        notes = notes_of(mu, self.asked.objective == "scatter", self.asked.schedule)
+        notes = notes_of(mu, self.asked.objective, self.asked.schedule)
         specification = Specification(
             kind=self.kind,  # type: ignore[arg-type]
             space=self.space,
@@ -285,6 +289,7 @@ class PreparedSpecification(Prepared[SpecificationRelease]):
             created=created,
             notes=notes,
             classes=self.asked.names,
+            inputs=self.inputs,
         )
         return SpecificationRelease(
             title=self.title,
@@ -390,9 +395,9 @@ def _multiplier(method: str, epsilon: float | None, delta: float, schedule: Sche
 
 def _schedule(steps: int, sampling_rate: float, step_size: float, objective: str) -> Schedule:
     found = Schedule.checked(steps, sampling_rate, step_size)
-    if objective == "scatter" and not found.single:
+    if objective != "labels" and not found.single:
         raise ValueError(
-            "steps: expected 1, and sampling_rate 1, beside objective 'scatter', whose class means "
-            f"are drawn once, got {found.steps} at {found.sampling_rate:g}"
+            f"steps: expected 1, and sampling_rate 1, beside objective {objective!r}, which does "
+            f"not move the network, got {found.steps} at {found.sampling_rate:g}"
         )
     return found

@@ -45,7 +45,7 @@ def test_no_docstring_names_its_package() -> None:
 
 def test_a_class_with_few_records_bounds_all() -> None:
     classes = np.array([0] * 90 + [1] * 70)
-    pool = Pool("digits", "text", "none", ("a", "b"), [str(i) for i in range(160)], classes)
+    pool = Pool("digits", "text", "none", "none", ("a", "b"), [str(i) for i in range(160)], classes)
     made = cut(pool, (0, 1), "plain")
     assert np.bincount(made.labels).tolist() == [20, 20]
 

@@ -19,10 +19,19 @@ Database = Annotated[
 
 def open_store(folder: str, database: str | None, *, create: bool) -> Store:
     """Return the store of a dock."""
-    from pathlib import Path
-
     from tacit.dock import Store
 
-    if not create and not Path(folder).is_dir():
-        raise ValueError(f"--folder: no such folder: {folder}")
+    if not create:
+        database_of(folder, database)
     return Store(folder, database, create=create)
+
+
+def database_of(folder: str, database: str | None) -> str:
+    """Return where the database of a dock is that is there already."""
+    from pathlib import Path
+
+    from tacit.dock.store import DATABASE
+
+    if not Path(folder).is_dir():
+        raise ValueError(f"--folder: no such folder: {folder}")
+    return str(Path(folder, DATABASE)) if database is None else database

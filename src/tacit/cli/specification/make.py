@@ -43,7 +43,10 @@ def make(
     ] = "tacit/vision",
     objective: Annotated[
         str,
-        typer.Option(help="labels: classes of one name are alike. scatter: names do not matter."),
+        typer.Option(
+            help="labels: classes of one name are alike. scatter: names do not matter. mean: what "
+            "the inputs are, whatever their labels."
+        ),
     ] = "labels",
     targets: Annotated[
         str,
@@ -58,6 +61,14 @@ def make(
     labels_name: Annotated[
         str, typer.Option("--labels", help="Array or column of labels, or array (n, K) by class.")
     ] = "labels",
+    max_pixel: Annotated[
+        float | None,
+        typer.Option(
+            help="Largest number that a pixel can have, whatever yours have: 255 of integers and 1 "
+            "of other numbers when left out.",
+            show_default=False,
+        ),
+    ] = None,
     rank: Annotated[int | None, typer.Option(help="Columns of the compact factors.")] = None,
     all_numbers: Annotated[
         bool,
@@ -93,7 +104,7 @@ def make(
         others={"--output": output, "--output (its release)": _beside(output)},
     )  # fmt: skip
     place = _new(output, flags.force)
-    records = read_records(data, inputs_name, labels_name)
+    records = read_records(data, inputs_name, labels_name, max_pixel)
     prepared = prepare_specification(
         records.targets, records.inputs, backbone,
         kind="task" if task else "model", objective=objective, classes=_classes(classes),

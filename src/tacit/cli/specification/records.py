@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit._ground.checks import positive
 from tacit._ground.files import read_bytes
 from tacit._ground.reprs import shown
 
@@ -30,21 +31,27 @@ class Records:
     fingerprint: str
 
 
-def read_records(path: str, inputs: str, targets: str) -> Records:
+def read_records(path: str, inputs: str, targets: str, max_pixel: float | None = None) -> Records:
     """Return the records of an .npz (arrays by name) or of a table (columns by name).
 
     Args:
         path: ``.npz``, ``.csv``, ``.csv.gz``, ``.jsonl`` or ``.jsonl.gz``.
         inputs: name of the array of inputs, or of the column of texts.
         targets: name of the labels; in an .npz also of (n, K) numbers by class.
+        max_pixel: by which the inputs are divided; None for not at all.
 
     Raises:
-        ValueError: no such file, array or column, or arrays of different length.
+        ValueError: no such file, array or column, arrays of different length, or inputs that are
+            no numbers beside ``max_pixel``.
     """
     from tacit.adapters.tables import KINDS, read_table
 
+    if max_pixel is not None:
+        positive("--max-pixel", max_pixel)
     content = read_bytes("data", path)
     fingerprint = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    if max_pixel is not None and not path.endswith(".npz"):
+        raise ValueError("--max-pixel: expected pictures of an .npz beside it")
     if path.endswith(KINDS):
         rows = read_table(Path(path), (inputs, targets))
         return Records([row[0] for row in rows], [row[1] for row in rows], fingerprint)
@@ -68,4 +75,8 @@ def read_records(path: str, inputs: str, targets: str) -> Records:
         ) from None
     if found.ndim == 0 or labels.ndim == 0 or len(found) != len(labels):
         raise ValueError(f"data: expected {inputs!r} and {targets!r} of one length in {path}")
+    if max_pixel is not None:
+        if found.dtype.kind not in "fiub":
+            raise ValueError("--max-pixel: expected pictures beside it, got other inputs")
+        found = found / max_pixel
     return Records(found, labels, fingerprint)

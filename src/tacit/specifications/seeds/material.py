@@ -35,7 +35,8 @@ class Material:
         title: what is told apart.
         source: the data set.
         modality: ``"image"`` (n, 3, 32, 32) in [0, 1], or ``"text"``.
-        licence: of the data.
+        licence: of the data, as Hugging Face names it.
+        terms: the same as it is stated.
         names: what label 0, label 1 and so on mean.
         inputs: the developer's.
         labels: (n,) 0 … K − 1.
@@ -48,6 +49,7 @@ class Material:
     source: str
     modality: Literal["image", "text"]
     licence: str
+    terms: str
     names: tuple[str, ...]
     inputs: Any
     labels: NDArray[np.int64]
@@ -62,7 +64,8 @@ class Pool:
     Attributes:
         source: its name.
         modality: as a ``Material``'s.
-        licence: as it is stated.
+        licence: as a ``Material``'s.
+        terms: likewise.
         names: of its classes.
         inputs: (n, C, 32, 32) uint8, or n texts.
         classes: (n,).
@@ -71,6 +74,7 @@ class Pool:
     source: str
     modality: Literal["image", "text"]
     licence: str
+    terms: str
     names: tuple[str, ...]
     inputs: Any
     classes: NDArray[np.int64]
@@ -78,7 +82,7 @@ class Pool:
 
 PLANS: dict[str, tuple[tuple[tuple[int, ...], str], ...]] = {
     "digits": (
-        ((0, 1), "plain"), ((3, 8), "plain"), ((4, 9), "plain"), ((1, 2, 7), "plain"),
+        ((0, 1), "plain"), ((3, 8), "plain"), ((4, 9), "plain"), (tuple(range(10)), "plain"),
         ((5, 6, 8), "inverted"), ((3, 5), "inverted"), ((2, 4, 6, 8), "inverted"),
         ((0, 6, 9), "turned"), ((1, 7), "turned"), ((1, 3, 5, 7, 9), "turned"),
         ((2, 3), "mirrored"), ((0, 4, 8), "mirrored"),
@@ -131,13 +135,14 @@ def cut(pool: Pool, classes: tuple[int, ...], transform: str) -> Material:
     return Material(
         name="-".join([pool.source, *(name.replace(" ", "-") for name in names), transform]),
         title=f"{pool.source}: {told}" + ("" if transform == "plain" else f", {transform}"),
-        source=pool.source, modality=pool.modality, licence=pool.licence, names=names,
+        source=pool.source, modality=pool.modality, licence=pool.licence, terms=pool.terms,
+        names=names,
         inputs=inputs, labels=labels, user_inputs=user_inputs, user_labels=user_labels,
     )  # fmt: skip
 
 
 def digits() -> Pool:
-    """Return scikit-learn's 1,797 digits, each pixel a square of four by four.
+    """Return scikit-learn's 1,797 digits, enlarged as a specification enlarges small pictures.
 
     Raises:
         ValueError: scikit-learn is missing.
@@ -148,11 +153,12 @@ def digits() -> Pool:
         raise ValueError(
             "folder: the digits come with scikit-learn: pip install '.[demo]' in a clone of Tacit"
         ) from None
+    from tacit.specifications.backbones.vision import pictures
+
     held = load_digits()
-    pictures = np.kron(held.images, np.ones((1, SIDE // 8, SIDE // 8)))[:, None]
     names = tuple(str(number) for number in range(10))
-    return _pool("digits", "image", "CC BY 4.0 (UCI)", names,
-                 np.rint(pictures * (255 / 16)).astype(np.uint8), held.target)  # fmt: skip
+    seen = np.rint(255.0 * pictures(held.images / 16.0, SIDE, 1).numpy()).astype(np.uint8)
+    return _pool("digits", "image", ("cc-by-4.0", "CC BY 4.0 (UCI)"), names, seen, held.target)
 
 
 def docstring_pool() -> Pool:
@@ -163,7 +169,9 @@ def docstring_pool() -> Pool:
         found = _documented(name)
         texts += found
         classes += [number] * len(found)
-    return _pool("docstrings", "text", "of each package", PACKAGES, texts, np.array(classes))
+    return _pool(
+        "docstrings", "text", ("other", "of each package"), PACKAGES, texts, np.array(classes)
+    )
 
 
 def _documented(package: str) -> list[str]:
@@ -190,7 +198,7 @@ def mnist(path: Path) -> Pool:
         pictures, labels = held["x_train"][:12_000, None], held["y_train"][:12_000]
     padded = np.pad(pictures, ((0, 0), (0, 0), (2, 2), (2, 2)))
     names = tuple(str(number) for number in range(10))
-    return _pool("mnist", "image", "CC BY-SA 3.0", names, padded, labels)
+    return _pool("mnist", "image", ("cc-by-sa-3.0", "CC BY-SA 3.0"), names, padded, labels)
 
 
 def cifar10(path: Path) -> Pool:
@@ -206,7 +214,14 @@ def cifar10(path: Path) -> Pool:
             for start, end in pairwise(offsets[: len(labels) + 1])
         ]
     )
-    return _pool("cifar10", "image", "none stated", names, pictures.transpose(0, 3, 1, 2), labels)
+    return _pool(
+        "cifar10",
+        "image",
+        ("unknown", "none stated"),
+        names,
+        pictures.transpose(0, 3, 1, 2),
+        labels,
+    )
 
 
 def agnews(path: Path) -> Pool:
@@ -216,7 +231,9 @@ def agnews(path: Path) -> Pool:
     texts = [f"{row['title']} {row['description']}".strip()[:LONGEST] for row in rows]
     classes = np.array([int(row["class"]) - 1 for row in rows])
     names = ("world", "sports", "business", "science")
-    return _pool("agnews", "text", "research and non-commercial use", names, texts, classes)
+    return _pool(
+        "agnews", "text", ("other", "research and non-commercial use"), names, texts, classes
+    )
 
 
 FILES: dict[str, Callable[[Path], Pool]] = {
@@ -229,14 +246,14 @@ FILES: dict[str, Callable[[Path], Pool]] = {
 def _pool(
     source: str,
     modality: Literal["image", "text"],
-    licence: str,
+    licence: tuple[str, str],
     names: tuple[str, ...],
     inputs: Any,
     classes: NDArray[np.integer],
 ) -> Pool:
     order = np.random.default_rng(0).permutation(len(classes))
     shuffled = [inputs[row] for row in order] if isinstance(inputs, list) else inputs[order]
-    return Pool(source, modality, licence, names, shuffled, np.asarray(classes, np.int64)[order])
+    return Pool(source, modality, *licence, names, shuffled, np.asarray(classes, np.int64)[order])
 
 
 def _seen(pool: Pool, rows: list[int], transform: str) -> Any:
