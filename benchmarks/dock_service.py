@@ -33,13 +33,14 @@ import numpy as np
 from tacit.dock import Settings, Store, examine
 from tacit.dock.records import Filters
 from tacit.dock.search.index import Index
-from tacit.specifications import Space, Specification, SpecificationRelease
-from tacit.specifications.release import certified, notes_of
-from tacit.specifications.schedule import Schedule
+from tacit.releases import Release
+from tacit.specifications import CertifiedSpecification, Specification, SpecificationSpace
+from tacit.specifications.release import KIND, NOISY, SECRET, certified, notes_of
+from tacit.specifications.schedule import StepSchedule
 
 MU = 0.5
 HALF, DRIPS, HONEST = 700, 66, 8
-SPACE = Space(
+SPACE = SpecificationSpace(
     backbone="sha256:0", layers=("fc",), shapes=((512, 8),), factor="seed:7", subspace="none",
     output="scatter",
 )  # fmt: skip
@@ -51,16 +52,19 @@ def specification(seed: int, kind: str = "model") -> Specification:
     return Specification(
         kind=kind, space=SPACE, factors=factors, method="dp", guarantees=GUARANTEES,
         created="2026-01-02T03:04:05+00:00",
-        notes=notes_of(MU, SPACE.output, Schedule()),
+        notes=notes_of(MU, SPACE.output, StepSchedule()),
     )  # fmt: skip
 
 
 def parts(seed: int) -> dict[str, bytes]:
     made = specification(seed)
-    release = SpecificationRelease(
-        title="A specification", specification=made, backbone="tacit/vision", records=100,
-        classes=2, mu=MU, delta=1e-5, targets="labels", schedule=Schedule(),
-        guarantees=GUARANTEES, attacks=(), use=(), notes=made.notes, reproducible=False, seed=None,
+    details = CertifiedSpecification(
+        specification=made, backbone="tacit/vision", records=100, classes=2, mu=MU, delta=1e-5,
+        targets="labels", schedule=StepSchedule(),
+    )  # fmt: skip
+    release = Release(
+        kind=KIND, title="A specification", secret=SECRET, method=NOISY, guarantees=GUARANTEES,
+        details=details, digests=details.digests, notes=made.notes, reproducible=False,
         created=made.created,
     )  # fmt: skip
     words = " ".join(

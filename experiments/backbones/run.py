@@ -19,7 +19,7 @@ from pac_shared import data
 from tacit.models.texts.corpus import docstrings
 from tacit.specifications.backbones import vision
 from tacit.specifications.objectives import OBJECTIVES
-from tacit.specifications.subspace import public_subspace, rounded
+from tacit.specifications.subspace import half_precision, public_subspace
 
 PUBLIC, EPOCHS, BATCH, RATE = 10_000, 6, 64, 3e-3
 TASKS = 150
@@ -114,7 +114,7 @@ def spanned(name: str, data, labels: np.ndarray, vary, out: Path) -> None:
             vary=vary,
             layers=None if objective == "mean" else LAYERS.get(name),
         )
-        rounded(found).save(out / f"{name}-{objective}.safetensors")
+        half_precision(found).save(out / f"{name}-{objective}.safetensors")
         print(f"{objective}: {found.size} directions of {len(found.centre)}, clip {found.clip:.3g}")
 
 

@@ -152,7 +152,7 @@ def described(
     made = prepare_specification(words, part.inputs, network, method="compact", **asked)
     assert made.known is not None
     return {
-        value: made.asked.noisy(
+        value: made.asked.add_noise(
             made.known, len(words), multiplier_for(value, DELTA) if value else 0.0, None
         )
         for value in epsilons

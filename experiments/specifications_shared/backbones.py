@@ -22,7 +22,7 @@ from tacit.specifications import (
     prepare_specification,
     public_subspace,
 )
-from tacit.specifications.coordinates import Frame, coordinates, full_factor
+from tacit.specifications.coordinates import GradientFrame, coordinates, full_factor
 from tacit.specifications.noise import multiplier_for
 from tacit.specifications.objectives import class_names, label_directions, weights_of
 from tacit.specifications.projections import factor_name
@@ -57,7 +57,7 @@ def described(
                                      method="compact", **options)  # fmt: skip
         assert made.known is not None
         return {
-            value: made.asked.noisy(
+            value: made.asked.add_noise(
                 made.known, len(part.labels), multiplier_for(value, DELTA) if value else 0.0, None
             )
             for value in epsilons
@@ -187,7 +187,7 @@ def _reach(modality: str, rank: int) -> float:
     rows = np.random.default_rng(1).permutation(len(held.labels))[:300]
     taken = [held.inputs[row] for row in rows] if modality == "texts" else held.inputs[rows]
     part = Records(taken, held.labels[rows] % 5)
-    frame = Frame(shared.layers, rank, factor_name(0))
+    frame = GradientFrame(shared.layers, rank, factor_name(0))
     found = coordinates(shared, part.inputs, _directions(part, modality), frame)
     return float(np.quantile(np.linalg.norm(found, axis=1), 0.25))
 
@@ -203,7 +203,7 @@ def _rows(part: Records, modality: str) -> Floats:
     shared = backbone(modality)
     layer = shared.layers[-1]
     shape = width(dict(shared.module.named_modules())[layer])
-    frame = Frame((layer,), 64, factor_name(0))
+    frame = GradientFrame((layer,), 64, factor_name(0))
     found = coordinates(shared, part.inputs, _directions(part, modality), frame)
     return found.reshape(len(found), shape[0], 64)
 

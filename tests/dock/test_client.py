@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from tacit.dock import DockClient, DockError
-from tacit.specifications import SpecificationRelease
+from tacit.releases import load
 from tests.cli_runner import in_process, refused
 from tests.dock.learnwares import card, files, keep, release, specification, weights
 from tests.dock.running import running
@@ -55,8 +55,7 @@ def test_a_learnware_is_submitted_found_fetched_and_withdrawn(served, tmp_path):
         assert fetched.model.read_bytes() == weights()
         assert "title" in (tmp_path / "fetched" / "card.md").read_text("utf-8")
         claimed = tmp_path / "fetched" / "release.json"
-        held = SpecificationRelease.from_dict(json.loads(claimed.read_text()))
-        assert held.specification.revision == told["revision"]
+        assert load(claimed).details.specification.revision == told["revision"]
         with pytest.raises(ValueError, match="exists already"):
             dock.fetch(told["id"], tmp_path / "fetched")
         dock.withdraw(told["id"], "replaced")

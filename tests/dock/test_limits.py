@@ -17,7 +17,7 @@ from tacit.dock import RefusedError, Settings, Store, create_application
 from tacit.dock.api.rates import Rates
 from tacit.dock.records import Filters
 from tacit.dock.search import index as indexing
-from tacit.specifications import Space
+from tacit.specifications import SpecificationSpace
 from tests.dock.learnwares import (
     OCTETS,
     SPACE,
@@ -279,7 +279,7 @@ def test_heads_that_cost_too_much_are_refused(dock):
     long = (2 << 20).to_bytes(8, "little") + b"{" + bytes(2 << 20)
     is_problem(dock.search(long), 422, "head of at most")
     layers = tuple(f"l{i}" for i in range(1001))
-    space = Space(
+    space = SpecificationSpace(
         backbone="b", layers=layers, shapes=((1, 1),) * 1001, factor="seed:7", subspace="none",
         output="scatter",
     )  # fmt: skip

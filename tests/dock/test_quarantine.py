@@ -104,9 +104,9 @@ def test_a_revision_without_a_bound_leaves_none_together(held: Dock) -> None:
 
 
 def test_of_steps_on_samples_no_shift_is_added(held: Dock) -> None:
-    from tacit.specifications.schedule import Schedule
+    from tacit.specifications.schedule import StepSchedule
 
-    schedule = Schedule(steps=2, sampling_rate=0.5)
+    schedule = StepSchedule(steps=2, sampling_rate=0.5)
     told = certified(0.5, 1e-5, "labels", schedule)
     notes = (*specification(3).notes, schedule.sentence)
     sampled = changed(specification(3), guarantees=told, notes=notes)

@@ -26,7 +26,13 @@ from tacit.hidden_states import (
     prepare_states,
 )
 from tacit.hidden_states.origin import Origin
-from tacit.specifications import public_subspace, specify
+from tacit.specifications import (
+    Description,
+    PublicTasks,
+    ReplacedRecord,
+    public_subspace,
+    specify,
+)
 from tacit.statistics import Session, privatize
 from tests.adapters import models as adapters
 from tests.audits import found
@@ -80,10 +86,17 @@ def specification() -> Any:
         torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 5)
     )  # fmt: skip
     subspace = public_subspace(
-        backbone, source.normal(size=(200, 6)), np.arange(200) % 3, size=6, tasks=20, records=30
+        backbone,
+        source.normal(size=(200, 6)),
+        np.arange(200) % 3,
+        size=6,
+        tasks=PublicTasks(count=20, records=30),
     )
     data, labels = source.normal(size=(30, 6)), np.arange(30) % 3
-    return specify(labels, data, backbone, classes=3, epsilon=1.0, subspace=subspace)
+    return specify(
+        labels, data, ReplacedRecord(epsilon=1.0), about=Description(classes=3),
+        backbone=backbone, space=subspace,
+    )  # fmt: skip
 
 
 def codes(out: Path | None = None) -> Any:

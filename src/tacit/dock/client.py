@@ -14,12 +14,9 @@ from typing import Any, TypedDict, Unpack
 
 from tacit._ground.files import read_bytes, write_text_atomic
 from tacit.dock.connection import Connection, DockError, json_object
-from tacit.documents import dumps, read
-from tacit.specifications import (
-    Specification,
-    SpecificationRelease,
-    specification_from_bytes,
-)
+from tacit.documents import dumps
+from tacit.releases import load
+from tacit.specifications import Specification, specification_from_bytes
 
 IDENTIFIER = re.compile(r"[0-9a-f]{32}")
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -162,11 +159,13 @@ class DockClient:
             paths = {"specification": specification, "card": None, **found, **told}
         if paths["card"] is None:
             raise ValueError("card: expected a file beside the specification, got none")
-        given: dict[str, bytes] = {
+        # a release without a guarantee has no part that may be published
+        contents = {
             name: _published(path) if name == "release" else read_bytes(name, path)
             for name, path in paths.items()
             if path is not None
         }
+        given = {name: content for name, content in contents.items() if content is not None}
         if isinstance(specification, Specification):
             given["specification"] = specification.to_bytes()
         held = specification_from_bytes(given["specification"], name="specification")
@@ -359,11 +358,10 @@ def files_in(folder: str | os.PathLike[str]) -> dict[str, Path]:
     return found
 
 
-def _published(path: str | os.PathLike[str]) -> bytes:
-    """Return what may be published of a stored release, as the dock reads it."""
-    content = read("release", path)
-    told = SpecificationRelease.from_dict(content).publishable_part().to_dict()
-    return dumps(told, name="release").encode()
+def _published(path: str | os.PathLike[str]) -> bytes | None:
+    """Return what may be published of a stored release, as the dock reads it; None for nothing."""
+    release = load(path)
+    return None if release.withheld else dumps(release.published(), name="release").encode()
 
 
 def _identifier(identifier: str) -> str:

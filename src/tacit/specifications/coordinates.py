@@ -21,7 +21,7 @@ SCALES, MOVED = (1.0, -3.0, 300.0), 1e-5
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
+class GradientFrame:
     """What maps a record's gradients to its coordinates, y = Dᵀ (b − c), b = vec(G Aᵀ).
 
     Attributes:
@@ -53,7 +53,7 @@ class Frame:
 
 
 def coordinates(
-    backbone: Backbone, data: Any, directions: Tensor, frame: Frame
+    backbone: Backbone, data: Any, directions: Tensor, frame: GradientFrame
 ) -> NDArray[np.float64]:
     """Return the coordinates of every record, (n, k), in one pass over the data.
 
@@ -82,7 +82,7 @@ def coordinates(
     return np.asarray(np.concatenate(found)[torch.argsort(torch.cat(places)).numpy()])
 
 
-def check_apart(backbone: Backbone, like: tuple[Tensor, ...], frame: Frame | None) -> None:
+def check_apart(backbone: Backbone, like: tuple[Tensor, ...], frame: GradientFrame | None) -> None:
     """Refuse a backbone in which what one record adds depends on who is beside it.
 
     Clipping bounds what one record does only where its row is its own. Records of random numbers
@@ -105,7 +105,7 @@ def check_apart(backbone: Backbone, like: tuple[Tensor, ...], frame: Frame | Non
         features = drawn.embedded(taken).double().numpy()
         if frame is None:
             return (features,)
-        plain = Frame(frame.layers, frame.rank, frame.factor)
+        plain = GradientFrame(frame.layers, frame.rank, frame.factor)
         return features, coordinates(drawn, taken, towards, plain)
 
     together = rows(parts, directions)

@@ -51,7 +51,7 @@ def test_a_seed_is_certified_and_its_card_begins_with_its_head() -> None:
     assert (told.title, told.modality) == ("digits: 0 or 1", "image")
     assert set(told.marks) == {"license=cc-by-4.0", "task=classification"}
     assert "CC BY 4.0 (UCI)" in told.text
-    assert json.loads(one.release)["records"] == 256
+    assert json.loads(one.release)["details"]["records"] == 256
 
 
 @pytest.mark.usefixtures("three")

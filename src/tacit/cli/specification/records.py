@@ -7,9 +7,10 @@ import io
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+import typer
 
 from tacit._ground.checks import positive
 from tacit._ground.files import read_bytes
@@ -17,7 +18,7 @@ from tacit._ground.reprs import shown
 
 
 @dataclass(frozen=True, eq=False)
-class Records:
+class FileRecords:
     """What a file holds.
 
     Attributes:
@@ -31,7 +32,37 @@ class Records:
     fingerprint: str
 
 
-def read_records(path: str, inputs: str, targets: str, max_pixel: float | None = None) -> Records:
+@dataclass(frozen=True, kw_only=True)
+class RecordFlags:
+    """The flags of how records are read."""
+
+    panel: ClassVar[str] = "Records"
+
+    inputs: Annotated[str, typer.Option(help="Array of inputs, or column of texts.")] = "inputs"
+    labels: Annotated[
+        str, typer.Option(help="Array or column of labels, or array (n, K) by class.")
+    ] = "labels"
+    max_pixel: Annotated[
+        float | None,
+        typer.Option(
+            help="Largest number that a pixel can have, whatever yours have: 255 of integers and 1 "
+            "of other numbers when left out.",
+            show_default=False,
+        ),
+    ] = None
+
+    def read(self, path: str) -> FileRecords:
+        """Return the records of a file.
+
+        Raises:
+            ValueError: as ``read_records``.
+        """
+        return read_records(path, self.inputs, self.labels, self.max_pixel)
+
+
+def read_records(
+    path: str, inputs: str, targets: str, max_pixel: float | None = None
+) -> FileRecords:
     """Return the records of an .npz (arrays by name) or of a table (columns by name).
 
     Args:
@@ -44,7 +75,7 @@ def read_records(path: str, inputs: str, targets: str, max_pixel: float | None =
         ValueError: no such file, array or column, arrays of different length, or inputs that are
             no numbers beside ``max_pixel``.
     """
-    from tacit.adapters.tables import KINDS, read_table
+    from tacit.adapters.texts import KINDS, read_table
 
     if max_pixel is not None:
         positive("--max-pixel", max_pixel)
@@ -54,7 +85,7 @@ def read_records(path: str, inputs: str, targets: str, max_pixel: float | None =
         raise ValueError("--max-pixel: expected pictures of an .npz beside it")
     if path.endswith(KINDS):
         rows = read_table(Path(path), (inputs, targets))
-        return Records([row[0] for row in rows], [row[1] for row in rows], fingerprint)
+        return FileRecords([row[0] for row in rows], [row[1] for row in rows], fingerprint)
     if not path.endswith(".npz"):
         raise ValueError(
             f"data: expected an .npz or a table ({', '.join(KINDS)}), got {shown(path)}"
@@ -79,4 +110,4 @@ def read_records(path: str, inputs: str, targets: str, max_pixel: float | None =
         if found.dtype.kind not in "fiub":
             raise ValueError("--max-pixel: expected pictures beside it, got other inputs")
         found = found / max_pixel
-    return Records(found, labels, fingerprint)
+    return FileRecords(found, labels, fingerprint)

@@ -17,7 +17,7 @@ from tacit.dock.search.quantised import Quantised, is_available
 from tacit.dock.search.vectors import Found, Vectors, VectorStore
 from tacit.dock.settings import IndexKind
 from tacit.dock.store import Store
-from tacit.specifications import Space, Specification
+from tacit.specifications import Specification, SpecificationSpace
 
 LENGTH = 8
 # From this many rows and numbers on, bits are compared first: fewer numbers are read as quickly.
@@ -99,7 +99,7 @@ class Index:
                     self._quantised.pop(space, None)
             self._seen = newest
 
-    def holds(self, space: Space) -> bool:
+    def holds(self, space: SpecificationSpace) -> bool:
         """Whether a listed learnware is of a space."""
         self.refresh()
         return space.digest in self._spaces
@@ -199,7 +199,7 @@ def vector_of(content: bytes) -> Vectors:
     return np.asarray(joined / max(float(np.linalg.norm(joined)), 1.0), dtype=np.float32)
 
 
-def nearest_space(space: Space, present: list[dict[str, Any]]) -> tuple[str, ...]:
+def nearest_space(space: SpecificationSpace, present: list[dict[str, Any]]) -> tuple[str, ...]:
     """Return the fields in which a space differs from the most similar one that is there."""
     names = ("backbone", "layers", "shapes", "factor", "subspace", "output")
     asked = {name: json.loads(json.dumps(getattr(space, name))) for name in names}

@@ -58,7 +58,7 @@ class Material:
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
+class DataSet:
     """A whole data set, shuffled once.
 
     Attributes:
@@ -100,7 +100,7 @@ PACKAGES = ("numpy", "scipy", "matplotlib", "sqlalchemy", "rich", "asyncio")
 
 def materials(folder: Path | None) -> Iterator[Material]:
     """Yield the tasks of every data set that is there, one data set in memory at a time."""
-    readers: list[Callable[[], Pool]] = [digits, docstring_pool]
+    readers: list[Callable[[], DataSet]] = [digits, docstring_set]
     if folder is not None:
         readers += [
             lambda read=read, path=folder / name: read(path)  # type: ignore[misc]
@@ -108,40 +108,47 @@ def materials(folder: Path | None) -> Iterator[Material]:
             if (folder / name).is_file()
         ]
     for read in readers:
-        pool = read()
-        for classes, transform in PLANS[pool.source]:
-            yield cut(pool, classes, transform)
+        data_set = read()
+        for classes, transform in PLANS[data_set.source]:
+            yield cut(data_set, classes, transform)
 
 
-def cut(pool: Pool, classes: tuple[int, ...], transform: str) -> Material:
+def cut(data_set: DataSet, classes: tuple[int, ...], transform: str) -> Material:
     """Return the task that tells some classes of a data set apart, seen through a transform."""
     few = EXAMPLES // len(classes)
-    smallest = min(int((pool.classes == number).sum()) for number in classes)
-    share = min(MOST[pool.modality] // len(classes), smallest - few)
+    smallest = min(int((data_set.classes == number).sum()) for number in classes)
+    share = min(MOST[data_set.modality] // len(classes), smallest - few)
     mine: list[int] = []
     theirs: list[int] = []
     for number in classes:
-        rows = np.flatnonzero(pool.classes == number)
+        rows = np.flatnonzero(data_set.classes == number)
         theirs += rows[:few].tolist()
         mine += rows[few : few + share].tolist()
-    names = tuple(pool.names[number] for number in classes)
+    names = tuple(data_set.names[number] for number in classes)
     label = {number: at for at, number in enumerate(classes)}
+    numbers = data_set.classes.tolist()
     parts = [
-        (_seen(pool, rows, transform), np.array([label[int(pool.classes[row])] for row in rows]))
+        (_seen(data_set, rows, transform), np.array([label[numbers[row]] for row in rows]))
         for rows in (mine, theirs)
     ]
     (inputs, labels), (user_inputs, user_labels) = parts
     told = f"{', '.join(names[:-1])} or {names[-1]}"
     return Material(
-        name="-".join([pool.source, *(name.replace(" ", "-") for name in names), transform]),
-        title=f"{pool.source}: {told}" + ("" if transform == "plain" else f", {transform}"),
-        source=pool.source, modality=pool.modality, licence=pool.licence, terms=pool.terms,
+        name="-".join([data_set.source, *(name.replace(" ", "-") for name in names), transform]),
+        title=f"{data_set.source}: {told}" + ("" if transform == "plain" else f", {transform}"),
+        source=data_set.source,
+        modality=data_set.modality,
+        licence=data_set.licence,
+        terms=data_set.terms,
         names=names,
-        inputs=inputs, labels=labels, user_inputs=user_inputs, user_labels=user_labels,
-    )  # fmt: skip
+        inputs=inputs,
+        labels=labels,
+        user_inputs=user_inputs,
+        user_labels=user_labels,
+    )
 
 
-def digits() -> Pool:
+def digits() -> DataSet:
     """Return scikit-learn's 1,797 digits, enlarged as a specification enlarges small pictures.
 
     Raises:
@@ -158,10 +165,10 @@ def digits() -> Pool:
     held = load_digits()
     names = tuple(str(number) for number in range(10))
     seen = np.rint(255.0 * pictures(held.images / 16.0, SIDE, 1).numpy()).astype(np.uint8)
-    return _pool("digits", "image", ("cc-by-4.0", "CC BY 4.0 (UCI)"), names, seen, held.target)
+    return _shuffled("digits", "image", ("cc-by-4.0", "CC BY 4.0 (UCI)"), names, seen, held.target)
 
 
-def docstring_pool() -> Pool:
+def docstring_set() -> DataSet:
     """Return docstrings of six packages that every installation has."""
     texts: list[str] = []
     classes: list[int] = []
@@ -169,7 +176,7 @@ def docstring_pool() -> Pool:
         found = _documented(name)
         texts += found
         classes += [number] * len(found)
-    return _pool(
+    return _shuffled(
         "docstrings", "text", ("other", "of each package"), PACKAGES, texts, np.array(classes)
     )
 
@@ -192,16 +199,16 @@ def _documented(package: str) -> list[str]:
     return list(found)[:DOCSTRINGS]
 
 
-def mnist(path: Path) -> Pool:
+def mnist(path: Path) -> DataSet:
     """Return the training images of ``mnist.npz`` (x_train, y_train)."""
     with np.load(path) as held:
         pictures, labels = held["x_train"][:12_000, None], held["y_train"][:12_000]
     padded = np.pad(pictures, ((0, 0), (0, 0), (2, 2), (2, 2)))
     names = tuple(str(number) for number in range(10))
-    return _pool("mnist", "image", ("cc-by-sa-3.0", "CC BY-SA 3.0"), names, padded, labels)
+    return _shuffled("mnist", "image", ("cc-by-sa-3.0", "CC BY-SA 3.0"), names, padded, labels)
 
 
-def cifar10(path: Path) -> Pool:
+def cifar10(path: Path) -> DataSet:
     """Return the first 12,000 images of ``cifar10.npz`` (jpeg, offsets, labels, class_names)."""
     from PIL import Image
 
@@ -214,7 +221,7 @@ def cifar10(path: Path) -> Pool:
             for start, end in pairwise(offsets[: len(labels) + 1])
         ]
     )
-    return _pool(
+    return _shuffled(
         "cifar10",
         "image",
         ("unknown", "none stated"),
@@ -224,42 +231,44 @@ def cifar10(path: Path) -> Pool:
     )
 
 
-def agnews(path: Path) -> Pool:
+def agnews(path: Path) -> DataSet:
     """Return the news of a CSV file with columns class (1 … 4), title, description."""
     with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     texts = [f"{row['title']} {row['description']}".strip()[:LONGEST] for row in rows]
     classes = np.array([int(row["class"]) - 1 for row in rows])
     names = ("world", "sports", "business", "science")
-    return _pool(
+    return _shuffled(
         "agnews", "text", ("other", "research and non-commercial use"), names, texts, classes
     )
 
 
-FILES: dict[str, Callable[[Path], Pool]] = {
+FILES: dict[str, Callable[[Path], DataSet]] = {
     "mnist.npz": mnist,
     "cifar10.npz": cifar10,
     "ag_news_test.csv.gz": agnews,
 }
 
 
-def _pool(
+def _shuffled(
     source: str,
     modality: Literal["image", "text"],
     licence: tuple[str, str],
     names: tuple[str, ...],
     inputs: Any,
     classes: NDArray[np.integer],
-) -> Pool:
+) -> DataSet:
     order = np.random.default_rng(0).permutation(len(classes))
     shuffled = [inputs[row] for row in order] if isinstance(inputs, list) else inputs[order]
-    return Pool(source, modality, *licence, names, shuffled, np.asarray(classes, np.int64)[order])
+    return DataSet(
+        source, modality, *licence, names, shuffled, np.asarray(classes, np.int64)[order]
+    )
 
 
-def _seen(pool: Pool, rows: list[int], transform: str) -> Any:
-    if pool.modality == "text":
-        return [pool.inputs[row] for row in rows]
-    pictures = pool.inputs[rows]
+def _seen(data_set: DataSet, rows: list[int], transform: str) -> Any:
+    if data_set.modality == "text":
+        return [data_set.inputs[row] for row in rows]
+    pictures = data_set.inputs[rows]
     seen = np.broadcast_to(pictures, (len(rows), 3, SIDE, SIDE)).astype(np.float32)
     seen /= np.float32(255.0)
     if transform == "turned":
