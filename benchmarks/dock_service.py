@@ -30,13 +30,13 @@ from pathlib import Path
 
 import numpy as np
 
-from tacit.dock import Settings, Store, examine
-from tacit.dock.records import Filters
-from tacit.dock.search.index import Index
 from tacit.releases import Release
 from tacit.specifications import CertifiedSpecification, Specification, SpecificationSpace
 from tacit.specifications.release import KIND, NOISY, SECRET, certified, notes_of
 from tacit.specifications.schedule import StepSchedule
+from tacit_dock import Settings, Store, examine
+from tacit_dock.records import Filters
+from tacit_dock.search.index import Index
 
 MU = 0.5
 HALF, DRIPS, HONEST = 700, 66, 8

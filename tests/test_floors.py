@@ -383,3 +383,16 @@ for package in {packages}:
 
 if __name__ == "__main__":
     print(floors_drawn())
+
+
+def test_the_list_of_commands_imports_none_of_them():
+    script = (
+        "import sys; from tacit.cli import run; code = run(['--help']); "
+        "sys.exit(code or any(name in sys.modules for name in "
+        "('numpy', 'tacit.cli.gate', 'tacit.cli.statistic.commands')))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    # each with its own text
+    assert "Exit 0 when every release holds" in done.stdout
+    assert "Release a statistic of a table" in done.stdout

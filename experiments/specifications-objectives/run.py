@@ -14,6 +14,8 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from tacit.specifications.noise import multiplier_for
+
 from hidden_shared.results import write_result
 from pac_shared import data
 from pac_shared.state import RESULTS, Study
@@ -28,7 +30,6 @@ from specifications_shared.rows import budget, percent
 from specifications_shared.stages import DEVELOPERS
 from specifications_shared.tasks import Task
 from tacit.specifications import load_backbone, prepare_specification, specify
-from tacit.specifications.noise import multiplier_for
 from tacit.specifications.objectives import OBJECTIVES
 
 NAME = "specifications-objectives"

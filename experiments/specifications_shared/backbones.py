@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from tacit.specifications.noise import multiplier_for
 
 from specifications_shared import corpora, pictures
 from specifications_shared.baselines import DELTA
@@ -23,7 +24,6 @@ from tacit.specifications import (
     public_subspace,
 )
 from tacit.specifications.coordinates import GradientFrame, coordinates, full_factor
-from tacit.specifications.noise import multiplier_for
 from tacit.specifications.objectives import class_names, label_directions, weights_of
 from tacit.specifications.projections import factor_name
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.dock import Policy, Settings, Store
+from tacit_dock import Policy, Settings, Store
 from tests.cli_runner import Tacit, refused
 from tests.dock.learnwares import files, keep, specification
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.dock import Store
+from tacit_dock import Store
 from tests.dock.learnwares import Dock
 from tests.dock.learnwares import dock as started
 

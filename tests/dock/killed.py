@@ -21,7 +21,7 @@ from pathlib import Path
 
 import httpx
 
-from tacit.dock import Filters, Store
+from tacit_dock import Filters, Store
 from tests.dock.learnwares import files, specification, weights
 
 SUBMITTERS = 3

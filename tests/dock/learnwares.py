@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 from fastapi.testclient import TestClient
 
-from tacit.dock import Settings, Store, create_application, examine
-from tacit.dock.blobs import Upload
 from tacit.documents import dumps
 from tacit.guarantees.base import Guarantee
 from tacit.releases import Release
 from tacit.specifications import CertifiedSpecification, Specification, SpecificationSpace
 from tacit.specifications.release import KIND, SECRET, bare_note, certified, notes_of
 from tacit.specifications.schedule import StepSchedule
+from tacit_dock import Settings, Store, create_application, examine
+from tacit_dock.blobs import Upload
 
 SPACE = SpecificationSpace(
     backbone="sha256:0",

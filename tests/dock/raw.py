@@ -15,8 +15,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tacit.dock import Policy, Settings
-from tacit.dock.api.routes import RULES
+from tacit_dock import Policy, Settings
+from tacit_dock.api.routes import RULES
 from tests.dock.learnwares import files, keep, specification
 from tests.dock.running import Running, running
 from tests.dock.stateful import INSIDE

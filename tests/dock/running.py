@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tacit.dock import Settings, Store, create_application, listen
-from tacit.dock.serving import server_of
+from tacit_dock import Settings, Store, create_application, listen
+from tacit_dock.serving import server_of
 
 
 @dataclass(frozen=True)

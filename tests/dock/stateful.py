@@ -23,9 +23,9 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 from schemathesis.specs.openapi.schemas import OpenApiSchema
 
-from tacit.dock import Policy, Settings, Store, create_application
-from tacit.dock.search.index import Index
-from tacit.dock.tables import meta_table, metadata, token_table
+from tacit_dock import Policy, Settings, Store, create_application
+from tacit_dock.search.index import Index
+from tacit_dock.tables import meta_table, metadata, token_table
 from tests.dock.learnwares import files, keep, specification, weights
 
 EXAMPLES, STEPS = 20, 25

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from tacit.dock import Policy, Settings
+from tacit_dock import Policy, Settings
 from tests.dock.learnwares import (
     OCTETS,
     SPACE,

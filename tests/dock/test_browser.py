@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tacit.dock.examples import Example, keep_example
+from tacit_dock.examples import Example, keep_example
 from tests.chromium import chromium
 from tests.dock.learnwares import card, files, keep, specification
 from tests.dock.running import running

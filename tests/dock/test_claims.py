@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from scipy.special import log_ndtr, ndtr
 
-from tacit.dock import Policy, RefusedError, Store
-from tacit.dock.claims import DELTA, decide, headline
 from tacit.guarantees import GaussianDP
 from tacit.measured import Interval
 from tacit.releases import Provenance, Use
 from tacit.specifications import Specification
 from tacit.specifications.release import certified
 from tacit.specifications.schedule import StepSchedule
+from tacit_dock import Policy, RefusedError, Store
+from tacit_dock.claims import DELTA, decide, headline
 from tests.dock.learnwares import SPACE, card, files, is_problem, keep, release, specification
 
 MADE = specification(1)

@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from tacit.dock import DockClient, DockError
 from tacit.releases import load
+from tacit_dock import DockClient, DockError
 from tests.cli_runner import in_process, refused
 from tests.dock.learnwares import card, files, keep, release, specification, weights
 from tests.dock.running import running

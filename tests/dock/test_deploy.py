@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.dock import Settings, Store, serving
+from tacit_dock import Settings, Store, serving
 from tests.cli_runner import Tacit
 from tests.dock.learnwares import OCTETS, dock, files, keep, specification
 
@@ -32,7 +32,7 @@ def entry() -> list[str]:
 
 def test_flags_are_flags(tacit: Tacit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[Settings] = []
-    monkeypatch.setattr("tacit.dock.serve", lambda store, settings, listening: ran.append(settings))
+    monkeypatch.setattr("tacit_dock.serve", lambda store, settings, listening: ran.append(settings))
     for words in (shlex.split(service()["ExecStart"])[1:], entry()[1:]):
         given = [str(tmp_path) if word == "/var/lib/tacit-dock" else word for word in words]
         given[given.index("--port") + 1] = "0"

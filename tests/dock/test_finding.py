@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tacit.dock import DockClient, Filters, Policy, Settings, Store
-from tacit.dock.cards import read_card
 from tacit.specifications import specification_from_bytes
+from tacit_dock import DockClient, Filters, Policy, Settings, Store
+from tacit_dock.cards import read_card
 from tests.dock.learnwares import SPACE, card, dock, files, is_problem, keep, specification
 from tests.dock.running import running
 

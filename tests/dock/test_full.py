@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tacit.dock import Settings
-from tacit.dock.reserve import NAME
+from tacit_dock import Settings
+from tacit_dock.reserve import NAME
 from tests.dock.learnwares import dock, files, is_problem, specification, weights
 
 MEBIBYTE = 1 << 20

@@ -11,9 +11,9 @@ import zipfile
 
 import pytest
 
-from tacit.dock import Policy, Settings
-from tacit.dock.tokens import now, token_table
 from tacit.guarantees import ApproximateDP, GaussianDP, InformationBound
+from tacit_dock import Policy, Settings
+from tacit_dock.tokens import now, token_table
 from tests.dock.learnwares import OCTETS, card, dock, files, is_problem, specification, weights
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from fastapi import APIRouter
 
-from tacit.dock import Store, create_application
-from tacit.dock.api import routes
-from tacit.dock.api.access import Reader
+from tacit_dock import Store, create_application
+from tacit_dock.api import routes
+from tacit_dock.api.access import Reader
 from tests.cli_runner import Tacit
 from tests.dock.learnwares import card, files, is_problem, release, specification, weights
 from tests.dock.learnwares import dock as started

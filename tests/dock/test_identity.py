@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tacit.dock import Store
-from tacit.dock.blobs import TRASH_SECONDS
-from tacit.dock.examples import Example, keep_example
+from tacit_dock import Store
+from tacit_dock.blobs import TRASH_SECONDS
+from tacit_dock.examples import Example, keep_example
 from tests.dock.learnwares import dock, files, keep, specification, weights
 
 MANY = 30

@@ -7,7 +7,7 @@ import signal
 import httpx
 import pytest
 
-from tacit.dock import Store
+from tacit_dock import Store
 from tests.dock.killed import run, server
 from tests.dock.learnwares import files, specification
 

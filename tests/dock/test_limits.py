@@ -13,11 +13,11 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from tacit.dock import RefusedError, Settings, Store, create_application
-from tacit.dock.api.rates import Rates
-from tacit.dock.records import Filters
-from tacit.dock.search import index as indexing
 from tacit.specifications import SpecificationSpace
+from tacit_dock import RefusedError, Settings, Store, create_application
+from tacit_dock.api.rates import Rates
+from tacit_dock.records import Filters
+from tacit_dock.search import index as indexing
 from tests.dock.learnwares import (
     OCTETS,
     SPACE,
@@ -213,7 +213,7 @@ def test_a_content_that_is_damaged_is_left_out_and_counted(tmp_path):
 
 def test_uploads_of_a_server_that_is_gone_are_removed_at_once(tmp_path):
     program = (
-        "import sys; from tacit.dock import Store; "
+        "import sys; from tacit_dock import Store; "
         "upload = Store(sys.argv[1]).blobs.upload('model', 10**6); upload.write(b'x' * 1000); "
         "print('there', flush=True); sys.stdin.readline()"
     )
@@ -250,7 +250,7 @@ def test_a_list_reads_one_content_of_each_however_often_it_was_revised(tmp_path)
 
 
 def test_spaces_that_are_told_have_an_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("tacit.dock.reading.MOST_SPACES", 2)
+    monkeypatch.setattr("tacit_dock.reading.MOST_SPACES", 2)
     with started(tmp_path) as found:
         for seed, count in enumerate((1, 2, 2, 3)):
             space = replace(SPACE, factor=f"seed:{count}")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.dock import Store
+from tacit_dock import Store
 from tests.dock.learnwares import dock, files, is_problem, specification
 
 
@@ -62,7 +62,7 @@ def test_contents_that_are_gone_are_said_and_come_back(
         place = found.submit(files(specification(1))).headers["location"]
         for name in ("blobs", "incoming"):
             (folder / name).rename(tmp_path / name)
-        with caplog.at_level(logging.INFO, logger="tacit.dock"):
+        with caplog.at_level(logging.INFO, logger="tacit_dock"):
             is_problem(found.submit(files(specification(2)), key="k"), 503)
             answer = found.client.get(f"{place}/specification")
             is_problem(answer, 503)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from tacit.dock import RefusedError, Store, move_records
-from tacit.dock.errors import UnavailableError
-from tacit.dock.tables import metadata
+from tacit_dock import RefusedError, Store, move_records
+from tacit_dock.errors import UnavailableError
+from tacit_dock.tables import metadata
 from tests.cli_runner import Tacit, refused
 from tests.dock.learnwares import Dock, card, dock, files, is_problem, keep, specification, weights
 
@@ -115,7 +115,7 @@ def test_a_move_that_fails_leaves_the_dock_as_it_was(
             raise UnavailableError("gone")
 
         with monkeypatch.context() as patch:
-            patch.setattr("tacit.dock.moving.note", fails)
+            patch.setattr("tacit_dock.moving.note", fails)
             with pytest.raises(UnavailableError):
                 move_records(tmp_path / "dock", database, str(tmp_path / "new.sqlite"))
         assert list(tmp_path.glob("new.sqlite*")) == []

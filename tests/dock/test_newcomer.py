@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit.cli.dock.seeding import keep_seed
 from tacit.specifications.seeds import workflow
 from tacit.specifications.seeds.material import Material, cut, digits
+from tacit_dock.cli.seeding import keep_seed
 from tests.cli_runner import Tacit, refused
 from tests.dock.running import running
 

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from tacit.dock import Policy, Settings
-from tacit.dock.examples import Example, keep_example
-from tacit.dock.pages.rendering import markdown
-from tacit.dock.promised import claim
+from tacit_dock import Policy, Settings
+from tacit_dock.examples import Example, keep_example
+from tacit_dock.pages.rendering import markdown
+from tacit_dock.promised import claim
 from tests.dock.learnwares import SPACE, card, dock, files, specification
 
 HTML = {"Accept": "text/html"}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.dock import Filters, RefusedError, Store
+from tacit_dock import Filters, RefusedError, Store
 from tests import postgres as servers
 from tests.dock.learnwares import card, dock, files, is_problem, keep, specification
 
@@ -42,7 +42,7 @@ def test_everything_is_kept_found_and_withdrawn(postgres, tmp_path):
 def test_words_are_found_in_the_order_of_any_language(postgres, tmp_path):
     import sqlalchemy as sa
 
-    from tacit.dock.database import parse_location
+    from tacit_dock.database import parse_location
 
     # in Czech "ch" is a letter of its own behind "h"
     czech = "czech_" + secrets.token_hex(4)

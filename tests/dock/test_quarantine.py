@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tacit.accounting import gaussian_shift
-from tacit.dock import Policy, Settings
-from tacit.dock.promised import claim, rounded_up
 from tacit.specifications.release import certified
+from tacit_dock import Policy, Settings
+from tacit_dock.promised import claim, rounded_up
 from tests.dock.learnwares import Dock, card, dock, files, is_problem, release, specification
 from tests.dock.test_claims import changed, written
 

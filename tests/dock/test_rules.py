@@ -8,9 +8,9 @@ import pytest
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from tacit.dock import Settings
-from tacit.dock.api import routes
-from tacit.dock.api.routes import RULES, Rule
+from tacit_dock import Settings
+from tacit_dock.api import routes
+from tacit_dock.api.routes import RULES, Rule
 from tests.dock.learnwares import Dock, card, dock, files, is_problem, specification, weights
 
 PLAIN = {"Idempotency-Key": "k", "If-Match": "*"}

@@ -7,7 +7,7 @@ import tempfile
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tacit.dock import Policy, Settings, Store, create_application
+from tacit_dock import Policy, Settings, Store, create_application
 from tests.dock.learnwares import dock, files, keep, specification
 
 schemathesis = pytest.importorskip("schemathesis")

@@ -12,8 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tacit.dock import Settings
-from tacit.dock.api import bodies, guard
+from tacit_dock import Settings
+from tacit_dock.api import bodies, guard
 from tests.dock.learnwares import card, files, specification, weights
 from tests.dock.running import Running, running
 
@@ -140,7 +140,7 @@ def test_nobody_is_believed_who_says_for_whom_it_asks(
 ) -> None:
     for proxies, address in (((), "127.0.0.1"), (("127.0.0.1",), "9.9.9.9")):
         caplog.clear()
-        with caplog.at_level("INFO", "tacit.dock"), running(
+        with caplog.at_level("INFO", "tacit_dock"), running(
             tmp_path, Settings(proxies=proxies)
         ) as dock:  # fmt: skip
             httpx.get(f"{dock.url}/v1/health", headers={"X-Forwarded-For": "9.9.9.9"}, timeout=20)

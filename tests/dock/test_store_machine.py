@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tacit.dock import Filters, RefusedError, Settings, Store, examine
-from tacit.dock.search.index import Index
+from tacit_dock import Filters, RefusedError, Settings, Store, examine
+from tacit_dock.search.index import Index
 from tests.dock.learnwares import files, keep, specification
 
 SEEDS = st.integers(0, 5)

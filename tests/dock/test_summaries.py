@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tacit.dock import Settings, Store, examine
-from tacit.dock.records import Filters
-from tacit.dock.search import index as indexing
-from tacit.dock.search.index import Index
+from tacit_dock import Settings, Store, examine
+from tacit_dock.records import Filters
+from tacit_dock.search import index as indexing
+from tacit_dock.search.index import Index
 from tests.dock.learnwares import card, files, keep, specification
 
 
@@ -74,7 +74,7 @@ def test_what_is_counted_of_all_is_read_once_for_every_change(
         assert (first[0]["tag"], first[1][0]["learnwares"]) == ([("mnist", 1)], 1)
         with monkeypatch.context() as patch:
             for name in ("facets", "spaces"):
-                patch.setattr(f"tacit.dock.reading.{name}", None)
+                patch.setattr(f"tacit_dock.reading.{name}", None)
             assert (store.facets(), store.spaces()) == first
         # what another process changes is told at once
         keep(other, files(specification(2)), key="other")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from tacit.dock import Settings
+from tacit_dock import Settings
 from tests.dock.learnwares import dock, files, is_problem, specification
 
 LINE = re.compile(r"(tacit_dock_[a-z_]+)(?:\{(.*)\})? ([0-9.e+-]+)")

@@ -120,8 +120,8 @@ def listening():
 @tells_nothing_beside("specification")
 def test_what_a_client_sends_names_no_record(interference, tmp_path):
     """The release is given with its provenance, and no digest of the records leaves."""
-    from tacit.dock import DockClient, DockError
     from tacit.releases import Provenance
+    from tacit_dock import DockClient, DockError
 
     def sent(records):
         images, labels = records

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import sys
 import warnings
@@ -9,10 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from tacit import __version__
 from tacit.cli.console import harmless
@@ -37,10 +40,17 @@ GROUP = "tacit.commands"
 class Commands(TyperGroup):
     """Commands of every installed distribution, each imported when it is asked for."""
 
+    listing = False
+
     def list_commands(self, ctx: Any) -> list[str]:
         """Return their names."""
         del ctx
         return sorted(_places())
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help: a line for every command, of which none is imported for it."""
+        self.listing = True
+        super().format_help(ctx, formatter)
 
     def get_command(self, ctx: Any, name: str) -> Any:
         """Return a command; None where there is none of the name."""
@@ -48,6 +58,8 @@ class Commands(TyperGroup):
         place = _places().get(name)
         if place is None:
             return None
+        if self.listing:
+            return TyperCommand(name, help=_described(place))
         found = place.load()
         if isinstance(found, typer.Typer):
             return _named(typer.main.get_group(found), name)
@@ -59,6 +71,22 @@ class Commands(TyperGroup):
 def _named(command: Any, name: str) -> Any:
     command.name = name
     return command
+
+
+def _described(place: EntryPoint) -> str:
+    """Return the text of a command from its source: a function's docstring, or a group's help."""
+    spec = find_spec(place.module)
+    if spec is None or spec.origin is None:
+        return ""
+    for statement in ast.parse(Path(spec.origin).read_text("utf-8")).body:
+        if isinstance(statement, ast.FunctionDef) and statement.name == place.attr:
+            return ast.get_docstring(statement) or ""
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):
+            named = [target.id for target in statement.targets if isinstance(target, ast.Name)]
+            texts = {word.arg: word.value for word in statement.value.keywords}
+            if named == [place.attr] and isinstance(texts.get("help"), ast.Constant):
+                return str(ast.literal_eval(texts["help"]))
+    return ""
 
 
 @cache

@@ -13,6 +13,7 @@ from tacit._ground.checks import Array, array, check_psd, integer, non_negative,
 from tacit._ground.numbers import EPS
 from tacit.covariance import Covariance, Diagonal, Factored, Isotropic
 from tacit.covariance.coercion import as_covariance
+from tacit.covariance.whitening import strained
 from tacit.guarantees import InformationBound
 
 # Units in the last place for each row: a Cholesky factorisation has a backward error of (d + 1)
@@ -80,6 +81,7 @@ def output_matrix(name: str, value: Any) -> Array:
 
 def signal_to_noise(output_covariance: Array, covariance: Covariance) -> Array:
     """Return upper bounds on the eigenvalues of S Σ⁻¹, inf where Σ is singular."""
+    computed: Factored | None = None
     # a diagonal Σ has its quotients S_ii/σ_i² at once; 0/0 is 0: what does not vary tells nothing
     if isinstance(covariance, (Isotropic, Diagonal)):
         variances = covariance.diagonal()
@@ -93,14 +95,14 @@ def signal_to_noise(output_covariance: Array, covariance: Covariance) -> Array:
         # A with A Aᵀ ⪯ Σ: less noise lets more through, so rounding of A must only take away
         factor = np.diag(np.sqrt(variances))
     elif isinstance(covariance, Factored) and covariance.rows.shape[0] == covariance.dim:
-        factor = covariance.factor
+        factor, computed = covariance.factor, covariance
     elif covariance.rank < covariance.dim:
         return np.full(covariance.dim, np.inf)
     else:
         factor = _lower_factor(covariance)
     # the eigenvalues of S Σ⁻¹ are those of A⁻¹ S A⁻ᵀ, which is symmetric
     dense = np.diag(output_covariance) if output_covariance.ndim == 1 else output_covariance
-    return _whitened_eigenvalues(dense, factor)
+    return _whitened_eigenvalues(dense, factor, computed)
 
 
 def information_of_ratios(ratios: Array) -> float:
@@ -121,6 +123,8 @@ def _lower_factor(covariance: Covariance) -> Array:
     # ‖L Lᵀ − C‖ <= (d + 1) u tr C, and tr C = d (Higham, Thm 10.3): C less the slack is factored,
     # so that L Lᵀ lies below C
     slack = ROUNDING_UNITS * covariance.dim * (covariance.dim + 1) * EPS
+    # and Σ itself was computed
+    slack *= 1.0 + strained(covariance, 1.0, square=False)
     shifted = correlation - slack * np.eye(covariance.dim)
     try:
         lower = scipy_linalg.cholesky(shifted, lower=True)
@@ -131,8 +135,10 @@ def _lower_factor(covariance: Covariance) -> Array:
     return factor
 
 
-def _whitened_eigenvalues(output_covariance: Array, factor: Array) -> Array:
-    """Return upper bounds on the eigenvalues of A⁻¹ S A⁻ᵀ."""
+def _whitened_eigenvalues(
+    output_covariance: Array, factor: Array, computed: Factored | None
+) -> Array:
+    """Return upper bounds on the eigenvalues of A⁻¹ S A⁻ᵀ, A exact or computed from rows."""
     size = factor.shape[0]
     lengths = np.linalg.norm(factor, axis=1)
     if (lengths == 0.0).any():
@@ -144,7 +150,9 @@ def _whitened_eigenvalues(output_covariance: Array, factor: Array) -> Array:
     singular = scipy_linalg.svdvals(rows)
     condition = singular[0] / singular[-1] if singular[-1] > 0.0 else math.inf
     relative = ROUNDING_UNITS * size * EPS * condition**2
-    if relative >= MOST_LOST:
+    if computed is not None:
+        relative *= 1.0 + strained(computed, condition, square=True)
+    if not relative < MOST_LOST:
         return np.full(size, np.inf)
     # W = R⁻¹ S R⁻ᵀ by two solves, no inverse; exactly it is symmetric
     half = scipy_linalg.solve(rows, scaled)

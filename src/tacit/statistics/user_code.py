@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
-import numpy as np
-
 TACIT = str(Path(__file__).parents[1])
 LIBRARIES = tuple(
     sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib")
@@ -53,6 +51,9 @@ class QueryWarning(UserWarning):
 @contextmanager
 def silence() -> Iterator[None]:
     """Let nothing through of what Python code prints, logs or warns of."""
+    # the command knows this module's errors without numbers
+    import numpy as np
+
     before = logging.root.manager.disable
     with (
         redirect_stdout(io.StringIO()),

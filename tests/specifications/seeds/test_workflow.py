@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit.dock import read_card
 from tacit.specifications import specification_from_bytes
 from tacit.specifications.seeds import workflow
 from tacit.specifications.seeds.material import Material, cut, digits
 from tacit.specifications.seeds.workflow import example_tasks, seed_learnwares
+from tacit_dock import read_card
 
 
 @pytest.fixture

@@ -39,6 +39,9 @@ FEWEST_POINTS, ENOUGH_POINTS = 2**16, 2**17
 DRIFT, SMALL_DRIFT = 2e-5, 5.01e-6
 # What they may add to the variance of the sum, relative to it.
 SPREAD = 2.5e-4
+# How many times finer than one lattice of a sum the next is, where that is coarse; points of a loss
+# on each side of 0 there; and the mass at infinite loss of a lattice that says nothing.
+REFINED, REFINED_POINTS, SPENT = 16, 2**16, 0.9
 # A sum of so many lengths of one loss is convolved in groups that are shorter than it.
 MANY_LENGTHS = 8
 # Standard deviations in the range of a sum of many: 10 on either side leave 1e-23.
@@ -158,15 +161,20 @@ class LossSum:
         return (self.cumulants(tilt)[1] - math.log(mass)) / tilt
 
 
-def compose(parts: Sequence[ComposedPart]) -> LossMasses:
-    """Return losses, rounded up: their curve is at least that of all the parts released together.
+def compose(parts: Sequence[ComposedPart]) -> tuple[LossMasses, ...]:
+    """Return losses, rounded up: each curve is at least that of all the parts released together.
+
+    The first are on a lattice of the whole range of the sum. A few heavy losses make that range
+    wide and the lattice coarse, so that every loss is rounded up by much of it: then finer ones
+    follow, which end earlier and put what lies beyond at infinite loss. A loss far above ε counts
+    in δ(ε) as an infinite one does, up to a factor 1 − e^{ε−ℓ}.
 
     Args:
         parts: The same direction of each profile.
 
     Returns:
-        The masses on a lattice of step 1e-4 times a power of two, coarser or finer where the
-        range of the sum or the size of one loss needs it.
+        The masses on lattices of step 1e-4 times a power of two, coarser or finer where the
+        range of the sum or the size of one loss needs it; `least_curve` is that of all of them.
 
     Source: Koskela, Jälkö and Honkela (2020); Gopi, Lee and Wutschitz (2021).
     """
@@ -174,7 +182,23 @@ def compose(parts: Sequence[ComposedPart]) -> LossMasses:
     releases = sum(part.count for part in parts)
     tail = UPPER_TAIL / releases
     step = lattice_step(parts, tail)
-    return _by_groups([(part.on(step, tail), part.count) for part in parts])
+    bounds = [_by_groups([(part.on(step, tail), part.count) for part in parts])]
+    # each release adds up to step²/8 to ε
+    while releases * step**2 > 8 * DRIFT:
+        step /= REFINED
+        most = REFINED_POINTS * step
+        finer = _by_groups([(part.on(step, tail, most), part.count) for part in parts])
+        if finer.infinite > SPENT:
+            break
+        bounds.append(finer)
+    return tuple(bounds)
+
+
+def least_curve(bounds: Sequence[LossMasses]) -> Curve:
+    """Return the least of several upper bounds of one curve, an upper bound as each is."""
+    if len(bounds) == 1:
+        return bounds[0].curve
+    return lambda epsilon: np.min([bound.curve(epsilon) for bound in bounds], axis=0)
 
 
 def cap_by_moments(curve: Curve, parts: Sequence[ComposedPart]) -> Curve:

@@ -150,7 +150,9 @@ class LossMasses:
         return np.asarray(np.minimum(value * (1 + self.rounding), 1.0))
 
 
-def discretise(forward: Curve, backward: Curve, step: float, tail: float) -> LossMasses:
+def discretise(
+    forward: Curve, backward: Curve, step: float, tail: float, most: float = math.inf
+) -> LossMasses:
     """Return masses, rounded up: their curve on the lattice of ``step`` is at least ``forward``.
 
     The values of the curve at the lattice points, their convex minorant in e^ε, and the masses
@@ -161,6 +163,7 @@ def discretise(forward: Curve, backward: Curve, step: float, tail: float) -> Los
         backward: Upper bound of H_{e^ε}(Q‖P).
         step: Lattice step in nats.
         tail: Mass that may be moved to infinite loss, or up to the lowest loss.
+        most: Losses above it are moved to infinite loss, those below −most up to it.
 
     Returns:
         The masses of the loss under P.
@@ -169,6 +172,7 @@ def discretise(forward: Curve, backward: Curve, step: float, tail: float) -> Los
     """
     # outside this range the curve is near its limits, which the first and the last mass take over
     ((lowest, highest),) = loss_ranges(forward, backward, (tail,))
+    lowest, highest = max(lowest, -most), min(highest, most)
     first, last = math.floor(lowest / step), math.ceil(highest / step)
     epsilons = np.arange(first, last + 1).astype(np.float64) * step
     below = epsilons < 0
@@ -206,11 +210,11 @@ class ComposedPart:
     count: int
     masses: LossMasses | None = None
 
-    def on(self, step: float, tail: float) -> LossMasses:
-        """Return its losses on the lattice of ``step``, rounded up."""
+    def on(self, step: float, tail: float, most: float = math.inf) -> LossMasses:
+        """Return its losses on the lattice of ``step``, rounded up; above ``most`` infinite."""
         if self.masses is not None and self.masses.step == step:
             return self.masses
-        return discretise(self.forward, self.backward, step, tail)
+        return discretise(self.forward, self.backward, step, tail, most)
 
 
 @lru_cache(maxsize=KEPT)

@@ -12,7 +12,7 @@ import numpy as np
 
 from tacit._ground.checks import Array, as_float, in_interval, integer, text, texts, vector
 from tacit._ground.numbers import EPS
-from tacit.accounting.curves.composition import cap_by_moments, compose
+from tacit.accounting.curves.composition import cap_by_moments, compose, least_curve
 from tacit.accounting.curves.curve import (
     LARGEST_LOSS,
     Curve,
@@ -501,7 +501,7 @@ def _compose(
     # the masses of all losses convolved on a lattice, and where it is lower Chernoff's bound
     ahead = compose(firsts)
     back = ahead if symmetric else compose(seconds)
-    forward: Curve = cap_by_moments(ahead.curve, firsts)
+    forward: Curve = cap_by_moments(least_curve(ahead), firsts)
     curves = [(profile.renyi_curve, count) for profile, count in parts]
 
     def renyi(orders: Array) -> Array:
@@ -517,14 +517,14 @@ def _compose(
         parts[0][0],
         name=name,
         forward=forward,
-        backward=forward if symmetric else cap_by_moments(back.curve, seconds),
+        backward=forward if symmetric else cap_by_moments(least_curve(back), seconds),
         infinite_mass=1.0 if lost else min(-math.expm1(finite) * (1 + MASS_UNITS * EPS), 1.0),
         source="; ".join([*sources, "pessimistic discretisation, Doroshenko et al. (2022)"]),
         assumptions=tuple(dict.fromkeys([*(a for p, _ in parts for a in p.assumptions), FIXED])),
         evidence="numerical",
         adjacency=adjacency,
         renyi_curve=None if any(curve is None for curve, _ in curves) else renyi,
-        masses=(ahead, back),
+        masses=(ahead[0], back[0]),
     )
 
 

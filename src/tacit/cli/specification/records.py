@@ -75,7 +75,7 @@ def read_records(
         ValueError: no such file, array or column, arrays of different length, or inputs that are
             no numbers beside ``max_pixel``.
     """
-    from tacit.adapters.texts import KINDS, read_table
+    from tacit.adapters.tables import KINDS, read_table
 
     if max_pixel is not None:
         positive("--max-pixel", max_pixel)
@@ -95,7 +95,8 @@ def read_records(
             missing = [name for name in (inputs, targets) if name not in held.files]
             if missing:
                 raise ValueError(
-                    f"data: expected an array {missing[0]!r} in {path}, got {shown(held.files)}"
+                    f"data: expected an array {missing[0]!r} among the {len(held.files)} of "
+                    f"{path}, got none"
                 )
             found, labels = held[inputs], held[targets]
     except (zipfile.BadZipFile, EOFError, OSError, KeyError):

@@ -14,13 +14,13 @@ from tacit.hidden_states.codebooks.clustering import (
     FIRST_ROUNDS,
     FULL_ROUNDS,
     Advance,
-    assign_behaviours,
     cell_behaviours,
     cell_means,
     k_means,
     kl_cells,
     likeliest_codes,
     nearest,
+    scores_of,
     without_small,
 )
 from tacit.hidden_states.codebooks.methods import CodebookFit
@@ -154,11 +154,13 @@ def _by_behaviour(public: CalibrationSet, source: np.random.Generator, advance: 
         known, public.size, source, rounds=how.rounds, advance=advance, decision_cost=cost
     )
     if how.least_cell > 1:
+        # every code is scored once; codes that are left are compared by their columns
+        scored = scores_of(known, table, cost)
         cells, kept = without_small(
             cells,
             public.size,
             how.least_cell,
-            lambda part, left: assign_behaviours(known.select(part), table[left], cost)[0],
+            lambda part, left: scored(part)[:, left].argmax(dim=1),
         )
         table = cell_behaviours(known, cells, len(kept), None, cost)
     return CellFit(cells, _means(public, cells, len(table)), table, None)

@@ -45,7 +45,7 @@ class CodebookFit:
     decision_cost: NonNegative = 0.0
     least_cell: Count = LEAST_CELL
     rounds: Passes = 3
-    epochs: Passes = 6
+    epochs: Passes = 4
     joint_rounds: Passes = 0
     predictor_epochs: Passes = 0
 

@@ -19,7 +19,7 @@ HELD_OUT_SHARE = 0.1
 # Nats by which the likeliest token has to lead before training leaves a decision alone.
 MARGIN = 0.1
 # in units of the spread of the codewords, and of the weights
-CODEWORD_RATE, PREDICTOR_RATE = 0.05, 2e-3
+CODEWORD_RATE, PREDICTOR_RATE = 0.15, 2e-3
 # width of the predictor's layers
 HIDDEN = 512
 # prompts that are run through the layers above at once
@@ -72,6 +72,11 @@ def train_codewords(
     apart = max(1, int(HELD_OUT_SHARE * len(order)))
     checked, learnt = order[:apart], order[apart:]
     enough = torch.bincount(cells[learnt], minlength=len(codewords)) >= how.least_cell
+    # prompts of small cells would move nothing
+    learnt = learnt[enough[cells[learnt]]]
+    if not len(learnt):
+        advance(how.epochs)
+        return codewords.clone()
     # what is learnt is a shift in units of the spread; a cell of few prompts has none
     scale = codewords.std(dim=0).clamp_min(1e-6) * enough[:, None]
     shift = torch.zeros_like(codewords, requires_grad=True)
@@ -110,11 +115,13 @@ def _costs(
     decision_cost: float,
     of_decision: Callable[[Tensor, Tensor], Tensor],
 ) -> Tensor:
-    """Return ``KL(p_i ‖ r_i) + λ·of_decision(ln r_i, argmax p_i)`` per row."""
-    # KL(p ‖ r) = Σ p ln p − Σ p ln r, and 0 ln 0 = 0
+    """Return ``−Σ p_i ln r_i + λ·of_decision(ln r_i, argmax p_i)`` per row.
+
+    That is KL(p_i ‖ r_i) beside what no codeword changes, the entropy of p_i.
+    """
     clean = behaviours.probabilities(rows)
     predicted = torch.log_softmax(upper.select(rows).logits(states).float(), dim=1)
-    cost: Tensor = torch.special.xlogy(clean, clean).sum(dim=1) - (clean * predicted).sum(dim=1)
+    cost: Tensor = -(clean * predicted).sum(dim=1)
     if decision_cost:
         cost = cost + decision_cost * of_decision(predicted, clean.argmax(dim=1))
     return cost
@@ -138,10 +145,13 @@ def mean_cost(
     upper: Upper, behaviours: Behaviours, states: Tensor, rows: Tensor, decision_cost: float = 0.0
 ) -> float:
     """Return the mean cost of some rows, whose own states are among ``states``."""
-    total = sum(
-        float(_costs(upper, behaviours, part, states[part], decision_cost, _changed).double().sum())
-        for part in torch.split(rows, STATES_TOGETHER)
-    )
+    total = 0.0
+    for part in torch.split(rows, STATES_TOGETHER):
+        costs = _costs(upper, behaviours, part, states[part], decision_cost, _changed)
+        # KL(p ‖ r) = Σ p ln p − Σ p ln r, and 0 ln 0 = 0
+        clean = behaviours.probabilities(part)
+        entropies = -torch.special.xlogy(clean, clean).sum(dim=1)
+        total += float((costs - entropies).double().sum())
     return total / len(rows)
 
 

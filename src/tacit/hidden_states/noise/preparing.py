@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from tacit._ground.checks import Array, RandomSource, generator, is_reproducible, matrix
 from tacit._ground.frozen import read_only
 from tacit._ground.values import Share, value
-from tacit.accounting.mechanisms.adjacency import renyi_over_adjacency
+from tacit.accounting import renyi_over_adjacency
 from tacit.design import Design
 from tacit.guarantees import RenyiDP
 from tacit.hidden_states.geometry.utility import Utility, measure_utility
