@@ -49,6 +49,7 @@ def test_a_task_finds_its_model(tacit, pictures, tmp_path):
                  "--secret", "bars", "--json", tmp_path / "whole.json")  # fmt: skip
     assert made.code == 0, made
     assert "ε = 4, δ = 1e-05" in made.out
+    assert "what may be published is model.safetensors and model.json" in " ".join(made.out.split())
     assert Ledger(book).spent("bars").gaussian["replace one record"] > 0
     beside = json.loads((tmp_path / "model.json").read_text())
     assert check_release(beside, max_success=0.99).passed
@@ -60,6 +61,7 @@ def test_a_task_finds_its_model(tacit, pictures, tmp_path):
         bare = tacit("specification", "make", pictures, "--classes", classes, "-o", files[name],
                      "--labels", "numbers", "--task", "--no-noise")  # fmt: skip
         assert bare.code == 0, bare
+        assert "none of it may be published" in " ".join(bare.out.split())
     shown = tacit("specification", "show", files["model"], "--json", "-")
     told = json.loads(shown.out)
     assert told["revision"] == read_specification(files["model"]).revision

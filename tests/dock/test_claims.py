@@ -13,12 +13,15 @@ from scipy.special import log_ndtr, ndtr
 from tacit.dock import Policy, RefusedError, Store
 from tacit.dock.claims import DELTA, decide, headline
 from tacit.guarantees import GaussianDP
+from tacit.measured import Interval
+from tacit.releases.form import Use
 from tacit.specifications import Specification
 from tacit.specifications.release import certified
 from tacit.specifications.schedule import Schedule
 from tests.dock.learnwares import SPACE, card, files, is_problem, keep, release, specification
 
 MADE = specification(1)
+USE = Use(name="top-1", unit="share", better="higher", measured=Interval(0.9, 0.6, 1.0, 0.95))
 
 
 def written(held: Any) -> bytes:
@@ -34,6 +37,16 @@ def changed(made: Specification, **fields: Any) -> Specification:
 def test_a_release_that_agrees_is_taken(dock):
     assert decide(MADE, written(release(MADE)), Policy()).status == "listed"
     assert dock.submit(files(MADE)).status_code == 201
+
+
+def test_what_is_the_holders_of_a_release_is_not_taken(dock):
+    told = release(MADE).to_dict()
+    whole = {**told, "provenance": {"data": {"fingerprint": "sha256:0"}}}
+    measured = replace(release(MADE), use=(USE,))
+    for content in (json.dumps(whole).encode(), written(measured)):
+        refused = dock.submit({**files(MADE), "release": content})
+        is_problem(refused, 422, "what may be published of it alone")
+    assert dock.submit({**files(MADE), "release": json.dumps(told).encode()}).status_code == 201
 
 
 def test_a_guarantee_without_its_release_is_refused(dock):

@@ -230,8 +230,8 @@ class Destination:
 
             write_certificate(release, self.certificate, provenance)
 
-    def tell(self) -> None:
-        """Say what was spent and which files were written."""
+    def tell(self, kept: str = KEPT_OUTPUT) -> None:
+        """Say what was spent, which files were written and what of all this is the holder's."""
         console = self.json.console
         if self.ledger is not None and self.secret is not None:
             line(console, "ledger", _account(self.ledger, self.secret))
@@ -240,11 +240,16 @@ class Destination:
         if self.certificate is not None:
             line(console, "certificate", str(self.certificate))
         self.json.tell()
-        line(console, "keep", KEPT_OUTPUT)
+        line(console, "keep", kept)
 
 
-def tell_release(destination: Destination, release: Release, saved: Path | None = None) -> None:
-    """Print the verdict, ten lines, and which files were written."""
+def tell_release(
+    destination: Destination,
+    release: Release,
+    saved: Path | None = None,
+    kept: str = KEPT_OUTPUT,
+) -> None:
+    """Print the verdict, ten lines, which files were written and what is the holder's."""
     from rich.text import Text
 
     from tacit.report.words import lines, verdict
@@ -256,7 +261,7 @@ def tell_release(destination: Destination, release: Release, saved: Path | None 
         line(console, label, text)
     if saved is not None:
         line(console, "model", str(saved))
-    destination.tell()
+    destination.tell(kept)
 
 
 def tell_table(console: Console, table: Table) -> None:

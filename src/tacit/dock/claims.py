@@ -166,6 +166,13 @@ def _release_of(specification: Specification, release: bytes) -> SpecificationRe
         raise RefusedError(422, f"release: {error}") from None
     except (TypeError, KeyError, AttributeError, IndexError, RecursionError, OverflowError):
         raise RefusedError(422, "release: expected the JSON of a release") from None
+    # everybody reads it: a digest of the data could be held against a guess of them
+    if "provenance" in content or found.attacks or found.use:
+        raise RefusedError(
+            422,
+            "release: expected what may be published of it alone, the JSON beside the "
+            "specification, got where its data come from or what was measured on them",
+        )
     if found.reproducible or found.seed is not None:
         raise RefusedError(422, "release: a seed can repeat its draw, which voids its guarantee")
     if found.specification.revision != specification.revision:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -124,7 +125,13 @@ def make(
     destination.store(release, told)
     line(destination.json.console, "data", f"{prepared.subject.count:,} records")
     line(destination.json.console, "file", f"{place}, {release.specification.revision[:23]}…")
-    tell_release(destination, release)
+    beside = os.path.basename(_beside(output))
+    if release.specification.guarantees:
+        both = f"{os.path.basename(place)} and {beside}"
+        kept = f"this output is the holder's: what may be published is {both}"
+    else:
+        kept = "both files and this output are the holder's: none of it may be published"
+    tell_release(destination, release, kept=kept)
 
 
 def _new(output: str, force: bool) -> str:
