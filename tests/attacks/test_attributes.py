@@ -179,3 +179,17 @@ def test_columns_of_a_table(tmp_path):
     path.write_text("mood\n", encoding="utf-8")
     with pytest.raises(ValueError, match="at least one row"):
         read_labels(path)
+
+
+FORMS = (lambda rows: rows, lambda rows: rows.astype(np.int32), np.ndarray.tolist, list)
+
+
+@pytest.mark.parametrize("attacked", FORMS)
+@pytest.mark.parametrize("learnt", FORMS)
+def test_a_prompt_of_both_sets_is_found_however_prompts_are_given(attacked, learnt):
+    tokens, codes = np.arange(60).reshape(12, 5), np.arange(12) % 3
+    other = Labelled(learnt(tokens[3:]), codes[3:], codes[3:])
+    with pytest.raises(ValueError, match=r"^calibration: expected .* got 1 of them"):
+        attributes(Labelled(attacked(tokens[:4]), codes[:4], codes[:4]), other)
+    apart = Labelled(attacked(tokens[:3]), codes[:3], codes[:3])
+    assert attributes(apart, other).success == 1.0

@@ -291,12 +291,18 @@ def test_a_language_model_trains_its_own_codewords():
     states, upper = model.states(tokens, 1), model.continuation(tokens, 1)
     options = {"size": 12, "metric": "behaviour", "behaviours": upper.clean_logits, "rng": 0}
     plain = Codebook.fit(states, **options)
-    trained = Codebook.fit(states, codewords="trained", continuation=upper, epochs=4, **options)
+    trained, longer = (
+        Codebook.fit(states, codewords="trained", continuation=upper, **passes, **options)
+        for passes in ({}, {"epochs": 12})
+    )
     codes = plain.assign(behaviours=upper.clean_logits)
     rows = torch.arange(600)
     known = Behaviours(upper.clean_logits)
     before = mean_cost(upper, known, plain.decode(codes), rows)
-    assert mean_cost(upper, known, trained.decode(codes), rows) < before
+    reached = mean_cost(upper, known, trained.decode(codes), rows)
+    # few passes gain most of what many do
+    gained = before - mean_cost(upper, known, longer.decode(codes), rows)
+    assert reached < before - 0.8 * gained
     assert mean_cost(upper, known, states, rows) < 1e-5
     tried = plain.assign(behaviours=upper.clean_logits, continuation=upper, tries=4)
     assert mean_cost(upper, known, plain.decode(tried), rows) < before

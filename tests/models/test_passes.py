@@ -6,9 +6,14 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from transformers import DynamicCache  # noqa: E402
+
 from tacit.hidden_states import Codebook  # noqa: E402
+from tacit.hidden_states.audit.laboratory import Laboratory  # noqa: E402
+from tacit.hidden_states.audit.sizes import Sizes  # noqa: E402
+from tacit.models.continuation import prefilled  # noqa: E402
 from tacit.models.generation import Prefilled  # noqa: E402
-from tacit.models.padding import pad  # noqa: E402
+from tacit.models.padding import before_last, pad  # noqa: E402
 from tacit.models.passes import Pass, Passes, Rerun  # noqa: E402
 from tacit.models.texts.prefixes import Prefixes  # noqa: E402
 from tests.hidden_states.networks import random_model, small_network  # noqa: E402
@@ -83,3 +88,45 @@ def test_a_prefix_that_was_read_once_serves_every_continuation(family):
             assert torch.equal(found[:, 0], first)
             assert torch.equal(found, model.generate(prompts, layer, 3 * states, 4))
             assert torch.equal(run.generate(layer, None, 4), plain)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "mistral", "qwen2", "phi3"])
+def test_the_last_block_ends_where_its_keys_and_values_are_kept(family):
+    model = random_model(family)
+    anatomy, source = model.anatomy, np.random.default_rng(3)
+    prompts = pad([source.integers(30, size=length).tolist() for length in (9, 9, 4, 7)])
+    inputs = before_last(anatomy.inputs(prompts))
+    whole = DynamicCache(config=model.network.config)
+    anatomy.forward(inputs, whole)
+    ended = []
+    hooks = [
+        block.register_forward_hook(lambda *_, place=place: ended.append(place))
+        for place, block in enumerate(anatomy.blocks)
+    ]
+    earlier = prefilled(anatomy, anatomy.inputs(prompts))
+    for hook in hooks:
+        hook.remove()
+    assert ended == list(range(model.layers - 1))
+    for held, full in zip(earlier, whole.layers, strict=True):
+        assert torch.equal(held.keys, full.keys)
+        assert torch.equal(held.values, full.values)
+
+
+def test_what_is_ready_to_be_continued_is_measured_without_another_pass(model):
+    stream = np.random.default_rng(4).integers(VOCABULARY, size=4000)
+    drawn = Prefixes.draw(stream, bank=24, calibration=60, held_out=10, length=6, rng=0)
+    sizes = Sizes(geometry=40, trained=50, prompts=10, generated=0)
+    tokens, found = {}, {}
+    for kept in (False, True):
+        passes = Passes.of(model, drawn, [1], sizes.within(drawn).trained, continues=kept)
+        read = []
+        hook = model.anatomy.blocks[0].register_forward_hook(
+            lambda _, given, __, read=read: read.append(given[0].shape[:2])
+        )
+        found[kept] = Laboratory.prepare(model, 1, drawn, sizes, seed=0, passes=passes)
+        hook.remove()
+        tokens[kept] = sum(rows * positions for rows, positions in read if positions > 1)
+    # all positions but the last, of the ten held-out prompts alone
+    assert tokens[True] == 10 * 5
+    assert tokens[False] == (10 + 40) * 5
+    assert np.allclose(found[True].geometry.fisher, found[False].geometry.fisher, rtol=1e-5)

@@ -4,11 +4,14 @@ import os
 
 import numpy as np
 import pytest
+from mpmath import mp
 from scipy import stats
 
+from tacit.covariance import Factored, whiten
 from tacit.design import worst_case
 from tacit.guarantees import Indistinguishability
-from tests.design.hostile import FAMILIES, hostile
+from tacit.information import log_det_information
+from tests.design.hostile import FAMILIES, decades, hostile
 from tests.soundness.exact import exact_distances
 from tests.soundness.registry import certifies
 
@@ -131,3 +134,55 @@ def test_lengths_over_many_decades_are_feasible(spread, seed):
     design = worst_case(rows, 1.0)
     assert (exact_distances(design.covariance, rows) <= 1 + 1e-9).all()
     assert design.gap <= 2e-6
+
+
+def near_duplicates(seed, count):
+    """Designs for rows that differ from the first by 1e-15 to 1e-4 of its entries."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        size = int(rng.integers(2, 5))
+        base = rng.standard_normal((1, size)) * decades(rng, -4, 4, (1, size))
+        apart = decades(rng, -15, -4, ())
+        rows = base * (
+            1 + apart * np.vstack([np.zeros(size), rng.standard_normal((size - 1, size))])
+        )
+        differences = np.vstack([np.diff(rows, axis=0), base * rng.standard_normal((3, size))])
+        yield worst_case(rows, 0.25).covariance, differences
+
+
+def test_inverting_noise_of_near_duplicates_is_off_by_no_more_than_is_said():
+    """The factor is solved for by a triangle that is nearly singular."""
+    inverted, beyond_rounding = 0, 0
+    for covariance, differences in near_duplicates(1, 400):
+        if covariance.lower is None or covariance.rank < covariance.dim:
+            continue
+        whitened, rounding = whiten(differences, covariance)
+        if rounding < 0.5:
+            exact = exact_distances(covariance, differences)
+            found = (whitened**2).sum(axis=1)
+            assert (found >= exact / (1 + rounding) * (1 - 1e-13)).all()
+            assert (found <= exact / (1 - rounding) * (1 + 1e-13)).all()
+            stored = exact_distances(Factored(covariance.factor.T), differences)
+            assert (np.abs(stored / exact - 1) <= rounding * (1 + rounding) + 1e-13).all()
+            inverted += 1
+            beyond_rounding += bool((np.abs(found / exact - 1) > 1e-8).any())
+    assert inverted > 100
+    assert beyond_rounding > 5
+
+
+def test_information_through_noise_of_near_duplicates_is_rounded_up():
+    inverted = 0
+    for covariance, differences in near_duplicates(2, 150):
+        outputs = np.cov(differences.T) + np.diag(differences.var(axis=0))
+        bound = log_det_information(outputs, covariance)
+        if covariance.lower is not None and np.isfinite(bound):
+            with mp.workdps(120):
+                rows, lower = (
+                    mp.matrix(part.tolist()) for part in (covariance.rows, covariance.lower)
+                )
+                factor = (lower**-1 * rows).T
+                ratios = mp.matrix(outputs.tolist()) * (factor * factor.T) ** -1
+                exact = mp.log(mp.det(mp.eye(covariance.dim) + ratios)) / 2
+                assert bound >= exact
+            inverted += 1
+    assert inverted > 30

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
@@ -194,13 +195,30 @@ class Factored(Covariance):
 
     @cached_property
     def factor(self) -> Array:
-        """A, (d, m)."""
+        """A, (d, m), to double precision: see ``strain``."""
         if self.lower is None:
             return self.rows.T
         solved: Array = scipy_linalg.solve_triangular(self.lower, self.rows, lower=True)
         if not np.isfinite(solved).all():
             raise ValueError("lower: expected a triangle whose noise is finite, got an overflow")
         return solved.T
+
+    @cached_property
+    def strain(self) -> float:
+        """``‖|L⁻¹| |L|‖``, which multiplies the rounding of A; 0 where A is the rows.
+
+        Forward substitution solves ``(L + E) a = x`` with ``|E| <= m 2⁻⁵³ |L|`` entry by entry, so
+        that each coordinate of A is off by m 2⁻⁵³ times this of its own deviation at most. The
+        noise drawn mixes the rows themselves, and is none of it off.
+        """
+        if self.lower is None:
+            return 0.0
+        with np.errstate(over="ignore", invalid="ignore"):
+            inverse = scipy_linalg.solve_triangular(
+                self.lower, np.eye(self.rows.shape[0]), lower=True
+            )
+            product = np.abs(inverse) @ np.abs(self.lower)
+        return float(np.linalg.norm(product, 2)) if np.isfinite(product).all() else math.inf
 
     @cached_property
     def span(self) -> Span:

@@ -22,7 +22,8 @@ def whiten(rows: ArrayLike, covariance: Covariance) -> tuple[Array, float]:
     """Return ``A⁻¹ x`` for every row x, with ``Σ = A Aᵀ``, and how far rounding may be off.
 
     The rows returned are exact for a noise covariance Σ' with ``(1 − ρ) Σ ⪯ Σ' ⪯ (1 + ρ) Σ``,
-    ``ρ = 8 d 2⁻⁵² κ²``, κ the condition number of A after scaling to unit variances.
+    ``ρ = 8 d 2⁻⁵² κ² (1 + m s)``, κ the condition number of A after scaling to unit variances and
+    s the ``strain`` of what A is computed from, of m rows; where A is square ``√d s/κ`` for m s.
 
     Args:
         rows: (n, d).
@@ -50,7 +51,8 @@ def whiten(rows: ArrayLike, covariance: Covariance) -> tuple[Array, float]:
     scaled = values / scales
     if isinstance(covariance, (Isotropic, Diagonal)):
         return scaled, ROUNDING_UNITS * EPS
-    if isinstance(covariance, Factored) and covariance.rows.shape[0] == covariance.dim:
+    square = isinstance(covariance, Factored) and covariance.rows.shape[0] == covariance.dim
+    if isinstance(covariance, Factored) and square:
         factor = covariance.factor / scales[:, None]
         singular = scipy_linalg.svdvals(factor)
     else:
@@ -64,5 +66,24 @@ def whiten(rows: ArrayLike, covariance: Covariance) -> tuple[Array, float]:
         return scaled, math.inf
     condition = float(singular[0] / singular[-1])
     error = ROUNDING_UNITS * covariance.dim * EPS * condition**2
+    error *= 1.0 + strained(covariance, condition, square=square)
     whitened: Array = scipy_linalg.solve(factor, scaled.T).T
     return whitened, error
+
+
+def strained(covariance: Covariance, condition: float, *, square: bool) -> float:
+    """Return by how many times more than by inverting A its own rounding moves ``A⁻¹ x``.
+
+    With Â = A + E, ‖E‖ is at most √d m 2⁻⁵³ s for unit variances, and ‖A⁻¹E‖ that times κ; a matrix
+    Â Âᵀ is off by d m 2⁻⁵² s, and by that times κ² relative to itself.
+
+    Args:
+        covariance: Σ.
+        condition: κ.
+        square: whether A itself was inverted, not Â Âᵀ.
+    """
+    if not isinstance(covariance, Factored) or covariance.strain == 0.0:
+        return 0.0
+    if square:
+        return math.sqrt(covariance.dim) * covariance.strain / condition
+    return int(covariance.rows.shape[0]) * covariance.strain

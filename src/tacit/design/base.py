@@ -65,7 +65,12 @@ class Design:
 
     @property
     def factor(self) -> Array | None:
-        """A with Σ = A Aᵀ, (d, p), where the design carries one: the noise drawn is A η."""
+        """A with Σ = A Aᵀ, (d, p), where the design carries one, to double precision.
+
+        It is for reading. Where differences nearly coincide it is off by more than the budgets are
+        kept to (``covariance.strain`` says by how much); ``sample`` and ``release`` mix the
+        differences themselves, and are not.
+        """
         return self.covariance.factor if isinstance(self.covariance, Factored) else None
 
     @property

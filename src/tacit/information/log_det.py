@@ -13,6 +13,7 @@ from tacit._ground.checks import Array, array, check_psd, symmetric
 from tacit._ground.numbers import EPS
 from tacit.covariance import Covariance, Diagonal, Factored, Isotropic
 from tacit.covariance.coercion import as_covariance
+from tacit.covariance.whitening import strained
 
 ROUNDING_UNITS = 8.0
 
@@ -68,6 +69,7 @@ def output_matrix(name: str, value: Any) -> Array:
 
 def signal_to_noise(output_covariance: Array, covariance: Covariance) -> Array:
     """Return upper bounds on the eigenvalues of S Σ⁻¹, inf where Σ is singular."""
+    computed: Factored | None = None
     if isinstance(covariance, (Isotropic, Diagonal)):
         variances = covariance.diagonal()
         if output_covariance.ndim == 1:
@@ -78,13 +80,13 @@ def signal_to_noise(output_covariance: Array, covariance: Covariance) -> Array:
             return np.full(covariance.dim, np.inf)
         factor = np.diag(np.sqrt(variances))
     elif isinstance(covariance, Factored) and covariance.rows.shape[0] == covariance.dim:
-        factor = covariance.factor
+        factor, computed = covariance.factor, covariance
     elif covariance.rank < covariance.dim:
         return np.full(covariance.dim, np.inf)
     else:
         factor = _lower_factor(covariance)
     dense = np.diag(output_covariance) if output_covariance.ndim == 1 else output_covariance
-    return _whitened_eigenvalues(dense, factor)
+    return _whitened_eigenvalues(dense, factor, computed)
 
 
 def information_of_ratios(ratios: Array) -> float:
@@ -102,6 +104,8 @@ def _lower_factor(covariance: Covariance) -> Array:
     correlation = dense / np.outer(scales, scales)
     # ‖L Lᵀ − C‖ <= (d + 1) u tr C, and tr C = d (Higham, Thm 10.3).
     slack = ROUNDING_UNITS * covariance.dim * (covariance.dim + 1) * EPS
+    # and Σ itself was computed
+    slack *= 1.0 + strained(covariance, 1.0, square=False)
     shifted = correlation - slack * np.eye(covariance.dim)
     try:
         lower = scipy_linalg.cholesky(shifted, lower=True)
@@ -111,8 +115,10 @@ def _lower_factor(covariance: Covariance) -> Array:
     return factor
 
 
-def _whitened_eigenvalues(output_covariance: Array, factor: Array) -> Array:
-    """Return upper bounds on the eigenvalues of A⁻¹ S A⁻ᵀ."""
+def _whitened_eigenvalues(
+    output_covariance: Array, factor: Array, computed: Factored | None
+) -> Array:
+    """Return upper bounds on the eigenvalues of A⁻¹ S A⁻ᵀ, A exact or computed from rows."""
     size = factor.shape[0]
     lengths = np.linalg.norm(factor, axis=1)
     if (lengths == 0.0).any():
@@ -123,7 +129,9 @@ def _whitened_eigenvalues(output_covariance: Array, factor: Array) -> Array:
     singular = scipy_linalg.svdvals(rows)
     condition = singular[0] / singular[-1] if singular[-1] > 0.0 else math.inf
     relative = ROUNDING_UNITS * size * EPS * condition**2
-    if relative >= 0.5:
+    if computed is not None:
+        relative *= 1.0 + strained(computed, condition, square=True)
+    if not relative < 0.5:
         return np.full(size, np.inf)
     half = scipy_linalg.solve(rows, scaled)
     whitened = scipy_linalg.solve(rows, half.T)

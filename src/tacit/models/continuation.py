@@ -5,16 +5,18 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from tacit._ground.checks import integer
 from tacit._ground.reprs import short_repr
-from tacit.models.anatomy import Anatomy, entered, watched, whole
+from tacit.models.anatomy import Anatomy, ReachedError, entered, watched, whole
 from tacit.models.padding import before_last, last_of, trimmed
 
 STATES_PER_BATCH = 1024
@@ -214,10 +216,33 @@ def prefilled(anatomy: Anatomy, inputs: dict[str, Tensor]) -> list[Any]:
     """Run all positions but the last; return the layers of the cache, none for one position."""
     if inputs["input_ids"].shape[1] == 1:
         return []
-    cache = DynamicCache(config=anatomy.network.config)
-    anatomy.forward(before_last(inputs), cache)
+    cache = _Filling(anatomy.network.config)
+    with suppress(ReachedError):
+        anatomy.forward(before_last(inputs), cache)
     layers: list[Any] = cache.layers
     return layers
+
+
+class _Filling(DynamicCache):  # type: ignore[misc]
+    """A cache that ends the forward pass that fills it once its last layer is full.
+
+    What the last block makes of its keys and values, and all after it, is read by nobody. Where
+    the last layer keeps something else too, or is made as the pass comes to it, the pass goes on.
+    """
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config=config)
+        plain = self.layers and type(self.layers[-1]) in (DynamicLayer, DynamicSlidingWindowLayer)
+        self.last = len(self.layers) - 1 if plain else None
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *others: Any, **named: Any
+    ) -> Any:
+        """Keep the keys and values of one layer, and end the pass at the last."""
+        found = super().update(key_states, value_states, layer_idx, *others, **named)
+        if layer_idx == self.last:
+            raise ReachedError
+        return found
 
 
 def resumed(anatomy: Anatomy, earlier: Sequence[Any]) -> Any:

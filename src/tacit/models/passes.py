@@ -48,7 +48,7 @@ class Pass:
                 where they are read. None for no end.
         """
         levels = sorted(set(layers))
-        parts = model.passes(tokens, levels)
+        parts = model.clean_runs(tokens, levels)
         if most is None or len(tokens) * model.vocabulary <= most:
             return cls.stored(model, len(tokens), levels, parts)
         states = _empty(model, len(tokens), levels)
@@ -90,7 +90,7 @@ class Rerun(Behaviours):
         """As ``Behaviours``."""
         parts = [
             logits.log_softmax(dim=-1).half().cpu()
-            for _, logits in self.model.passes(self.tokens[rows], [self.model.layers])
+            for _, logits in self.model.clean_runs(self.tokens[rows], [self.model.layers])
         ]
         return torch.softmax(torch.cat(parts).float(), dim=1)
 
@@ -167,6 +167,6 @@ class Passes:
             learnt = model.continuation(first, levels[0])
         parts = model.clean_runs(first, levels) if learnt is None else seen([learnt])
         if len(others):
-            parts = chain(parts, model.passes(others, levels))
+            parts = chain(parts, model.clean_runs(others, levels))
         bank = Pass.of(model, prefixes.bank, levels, most=KEPT_ENTRIES)
         return cls(bank, Pass.stored(model, len(public), levels, parts), learnt)

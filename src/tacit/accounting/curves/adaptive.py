@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit._ground.checks import Array
 from tacit._ground.numbers import EPS
-from tacit.accounting.curves.composition import compose
+from tacit.accounting.curves.composition import compose, least
 from tacit.accounting.curves.discretisation import Curve
 from tacit.accounting.curves.moments import capped
 
@@ -34,7 +34,7 @@ def composed(
     firsts, seconds = [pair[0] for pair in both], [pair[1] for pair in both]
     ahead = compose(firsts)
     back = ahead if symmetric else compose(seconds)
-    forward: Curve = capped(ahead.curve, firsts)
+    forward: Curve = capped(least(ahead), firsts)
     curves = [(profile.renyi_curve, count) for profile, count in parts]
 
     def renyi(orders: Array) -> Array:
@@ -48,12 +48,12 @@ def composed(
         parts[0][0],
         name=name,
         forward=forward,
-        backward=forward if symmetric else capped(back.curve, seconds),
+        backward=forward if symmetric else capped(least(back), seconds),
         infinite_mass=1.0 if lost else min(-math.expm1(finite) * (1 + 16 * EPS), 1.0),
         source="; ".join([*sources, "pessimistic discretisation, Doroshenko et al. (2022)"]),
         assumptions=tuple(dict.fromkeys([*(a for p, _ in parts for a in p.assumptions), FIXED])),
         evidence="numerical",
         adjacency=adjacency,
         renyi_curve=None if any(curve is None for curve, _ in curves) else renyi,
-        masses=(ahead, back),
+        masses=(ahead[0], back[0]),
     )

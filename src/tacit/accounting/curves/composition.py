@@ -39,6 +39,9 @@ MOST_FOLDS = 6
 SKETCH_POINTS = 2**11
 SKETCH_WIDTHS = 40.0
 TILTED_TAILS = (1e-1, 1e-3, 1e-5, 1e-7, 1e-10)  # a normal sum tilted by 2 to 7 standard deviations
+REFINED = 16  # times finer than one lattice of a sum is the next, where that is coarse
+REFINED_POINTS = 2**16  # of a loss on each side of 0, on the finer lattices
+SPENT = 0.9  # of the mass at infinite loss: a lattice that ends so early says nothing
 CLOSE_TILTS = 1.1  # ratio of two tilts of which one is as good as both
 COARSE = 32
 NOTHING = 1e-290
@@ -62,11 +65,11 @@ class Part:
     count: int
     masses: LossMasses | None = None
 
-    def on(self, step: float, tail: float) -> LossMasses:
-        """Return its losses on the lattice of ``step``."""
+    def on(self, step: float, tail: float, most: float = math.inf) -> LossMasses:
+        """Return its losses on the lattice of ``step``, those above ``most`` at infinity."""
         if self.masses is not None and self.masses.step == step:
             return self.masses
-        return discretise(self.forward, self.backward, step, tail)
+        return discretise(self.forward, self.backward, step, tail, most)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,22 +148,43 @@ class Sum:
         return (self.cumulant(tilt) - math.log(mass)) / tilt
 
 
-def compose(parts: Sequence[Part]) -> LossMasses:
-    """Return losses whose curve is at least that of all the parts released together.
+def compose(parts: Sequence[Part]) -> tuple[LossMasses, ...]:
+    """Return losses whose curves are each at least that of all the parts released together.
+
+    The first are on a lattice of the whole range of the sum. A few heavy losses make that range
+    wide and the lattice coarse, so that every loss is rounded up by much of it: then finer ones
+    follow, which end earlier and put what lies beyond at infinite loss. A loss far above ε counts
+    in δ(ε) as an infinite one does, up to a factor 1 − e^{ε−ℓ}.
 
     Args:
         parts: The same direction of each profile.
 
     Returns:
-        The masses on a lattice of step 1e-4 times a power of two, coarser or finer where the
-        range of the sum or the size of one loss needs it.
+        The masses on lattices of step 1e-4 times a power of two, coarser or finer where the
+        range of the sum or the size of one loss needs it; `least` is the curve of all of them.
 
     Source: Koskela, Jälkö and Honkela (2020); Gopi, Lee and Wutschitz (2021).
     """
     releases = sum(part.count for part in parts)
     tail = UPPER_TAIL / releases
     step = lattice_step(parts, tail)
-    return _by_groups([(part.on(step, tail), part.count) for part in parts])
+    found = [_by_groups([(part.on(step, tail), part.count) for part in parts])]
+    # each release adds up to step²/8 to ε
+    while releases * step**2 > 8 * DRIFT:
+        step /= REFINED
+        most = REFINED_POINTS * step
+        finer = _by_groups([(part.on(step, tail, most), part.count) for part in parts])
+        if finer.infinite > SPENT:
+            break
+        found.append(finer)
+    return tuple(found)
+
+
+def least(bounds: Sequence[LossMasses]) -> Curve:
+    """Return the least of several bounds of one curve."""
+    if len(bounds) == 1:
+        return bounds[0].curve
+    return lambda epsilon: np.min([bound.curve(epsilon) for bound in bounds], axis=0)
 
 
 def _by_groups(terms: Sequence[tuple[LossMasses, int]]) -> LossMasses:

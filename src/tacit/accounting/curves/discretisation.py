@@ -180,7 +180,9 @@ def _probes(low: float, high: float, values: Array, target: float) -> Array:
     return inside if inside.size else np.array([low + (high - low) / 2])
 
 
-def discretise(forward: Curve, backward: Curve, step: float, tail: float) -> LossMasses:
+def discretise(
+    forward: Curve, backward: Curve, step: float, tail: float, most: float = math.inf
+) -> LossMasses:
     """Return masses on the lattice of ``step`` whose curve is at least ``forward`` everywhere.
 
     The values of the curve at the lattice points, their convex minorant in e^ε, and the masses
@@ -191,6 +193,7 @@ def discretise(forward: Curve, backward: Curve, step: float, tail: float) -> Los
         backward: Upper bound of H_{e^ε}(Q‖P).
         step: Lattice step in nats.
         tail: Mass that may be moved to infinite loss, or up to the lowest loss.
+        most: Losses above it are moved to infinite loss, those below −most up to it.
 
     Returns:
         The masses of the loss under P.
@@ -198,6 +201,7 @@ def discretise(forward: Curve, backward: Curve, step: float, tail: float) -> Los
     Source: Doroshenko et al. (2022), Algorithm 1; duality δ(ε) = 1 − e^ε (1 − δ'(−ε)).
     """
     lowest, highest = loss_range(forward, backward, tail)
+    lowest, highest = max(lowest, -most), min(highest, most)
     first, last = math.floor(lowest / step), math.ceil(highest / step)
     epsilons = np.arange(first, last + 1).astype(np.float64) * step
     below = epsilons < 0

@@ -111,9 +111,17 @@ def attributes(
 
 def _keys(name: str, prompts: Any) -> list[Any]:
     """One value per prompt that only the same prompt has."""
+    table = plain(prompts)
+    if (
+        isinstance(table, np.ndarray)
+        and table.ndim == 2
+        and table.dtype.kind in "iu"
+        and table.size
+    ):
+        tokens = np.ascontiguousarray(table, dtype=np.int64)
+        return list(tokens.view(np.dtype((np.void, tokens[0].nbytes)))[:, 0].tolist())
     try:
-        # rows of a tensor that is an array already need no conversion each
-        listed = [] if isinstance(prompts, str) else list(plain(prompts))
+        listed = [] if isinstance(prompts, str) else list(table)
         if listed and all(isinstance(prompt, str) for prompt in listed):
             return listed
         rows = [np.asarray(plain(row)) for row in listed]

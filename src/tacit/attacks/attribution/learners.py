@@ -62,7 +62,9 @@ class CountTable(Learner):
         common = np.bincount(truth, minlength=classes) / len(truth)
         codes, rows = np.unique(released, return_inverse=True)
         counts = np.zeros((len(codes) + 1, classes))
-        np.add.at(counts, (rows.reshape(-1), truth), 1.0)
+        counts[:-1] = (
+            _by_label(rows.reshape(-1), len(codes)) @ _by_label(truth, classes).T
+        ).todense()
         counts += self.smoothing * common
 
         def score(fresh: Any) -> Array:
@@ -96,7 +98,8 @@ class Discriminant(Learner):
         right = {
             (share, pull): _correct(scored(pull), truth[kept])
             for share in SHRINKAGES
-            for scored in [within.against(released[kept], share)]
+            # single precision tells six shares of right guesses apart
+            for scored in [within.against(released[kept], share, np.float32)]
             for pull in PULLS
         }
         share, pull = max(right, key=lambda key: right[key])
@@ -111,26 +114,30 @@ class _Within:
         self.counts = np.bincount(labels, minlength=classes).astype(np.float64)
         self.centre = rows.mean(axis=0)
         centred = rows - self.centre
-        self.sums = np.zeros((classes, rows.shape[1]))
-        np.add.at(self.sums, labels, centred)
+        self.sums = _by_label(labels, classes) @ centred
         means = self.sums / np.maximum(self.counts, 1.0)[:, None]
         inner = centred - means[labels]
         # labels that occur once say nothing of what is within
         degrees = max(1.0, len(rows) - float((self.counts > 0).sum()))
         self.values, self.vectors = np.linalg.eigh(inner.T @ inner / degrees)
 
-    def against(self, fresh: Array, share: float) -> Callable[[float], Array]:
+    def against(
+        self, fresh: Array, share: float, precision: type = np.float64
+    ) -> Callable[[float], Array]:
         """Return the scores of fresh rows, (n, L), by how far means are pulled."""
         ridge = share * float(self.values.mean()) + EPS
         root = self.vectors / np.sqrt(np.maximum(self.values, 0.0) + ridge)
         # m_l = s_l/(c_l + pull): the products with the sums s_l serve every pull
         sums = self.sums @ root
-        products, norms = (fresh - self.centre) @ root @ sums.T, (sums**2).sum(axis=1)
+        turned = (fresh - self.centre) @ root
+        products = turned.astype(precision) @ sums.T.astype(precision)
+        norms = (sums**2).sum(axis=1)
         prior = np.log((self.counts + 1e-3) / (self.counts + 1e-3).sum())
 
         def pulled(pull: float) -> Array:
             weight = 1.0 / (self.counts + pull)
-            found: Array = products * weight + (prior - 0.5 * norms * weight**2)
+            level = prior - 0.5 * norms * weight**2
+            found: Array = products * weight.astype(precision) + level.astype(precision)
             return found
 
         return pulled
@@ -196,6 +203,14 @@ class Network(Learner):
             return found
 
         return score
+
+
+def _by_label(labels: Indices, count: int) -> Any:
+    """Return the matrix whose product with rows is their sum by label, (count, n)."""
+    from scipy import sparse
+
+    places = (labels, np.arange(len(labels)))
+    return sparse.csr_array((np.ones(len(labels)), places), shape=(count, len(labels)))
 
 
 def _correct(scores: Array, labels: Indices) -> float:

@@ -123,8 +123,16 @@ class Laboratory:
         use = Pass.stored(model, kept.prompts, [level], seen(readers))
         bank = read.bank.states[level]
         source = np.random.default_rng([seed, level])
+        run = None
+        if read.learnt is not None and len(read.learnt) >= kept.geometry:
+            run = read.learnt.select(slice(kept.geometry))
         measured = measure_geometry(
-            model, level, prefixes.calibration[: kept.geometry], difference_scale="raw", rng=source
+            model,
+            level,
+            prefixes.calibration[: kept.geometry],
+            difference_scale="raw",
+            run=run,
+            rng=source,
         )
         rows = bank.double().cpu().numpy()
         return cls(

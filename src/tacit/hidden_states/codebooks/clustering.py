@@ -176,6 +176,19 @@ def assign_behaviours(
     return torch.cat(cells), torch.cat(costs).clamp_min(0.0)
 
 
+def scores_of(
+    behaviours: Behaviours, table: Tensor, decision_cost: float
+) -> Callable[[Tensor], Tensor]:
+    """Return what scores every code for some rows, the code of least cost highest."""
+    decisions, tokens = table.argmax(dim=1), behaviours.argmax()
+
+    def scored(rows: Tensor) -> Tensor:
+        chances = behaviours.probabilities(rows)
+        return _scores(chances, tokens[rows], table, decisions, decision_cost)
+
+    return scored
+
+
 def _scores(
     rows: Tensor, tokens: Tensor, table: Tensor, decisions: Tensor, decision_cost: float
 ) -> Tensor:

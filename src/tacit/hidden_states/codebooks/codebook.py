@@ -168,7 +168,7 @@ class Codebook:
         behaviours: Any = None,
         fisher: ArrayLike | None = None,
         continuation: Upper | None = None,
-        epochs: int = 6,
+        epochs: int = 4,
         rounds: int = 3,
         joint_rounds: int = 0,
         predictor_epochs: int = 0,

@@ -14,13 +14,13 @@ from tacit.hidden_states.codebooks.clustering import (
     FIRST_ROUNDS,
     FULL_ROUNDS,
     Advance,
-    assign_behaviours,
     cell_behaviours,
     cell_means,
     k_means,
     kl_cells,
     likeliest_codes,
     nearest,
+    scores_of,
 )
 from tacit.hidden_states.codebooks.least_cells import without_small
 from tacit.hidden_states.codebooks.training import Upper, train_codewords, try_codewords
@@ -176,11 +176,12 @@ def _by_behaviour(plan: Plan, rounds: int, source: np.random.Generator, advance:
         known, plan.size, source, rounds=rounds, advance=advance, decision_cost=cost
     )
     if plan.least_cell > 1:
+        scored = scores_of(known, table, cost)
         cells, kept = without_small(
             cells,
             plan.size,
             plan.least_cell,
-            lambda part, left: assign_behaviours(known.select(part), table[left], cost)[0],
+            lambda part, left: scored(part)[:, left].argmax(dim=1),
         )
         table = cell_behaviours(known, cells, len(kept), None, cost)
     return Fitted(cells, _means(plan, cells, len(table)), table, None)

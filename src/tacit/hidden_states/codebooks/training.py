@@ -15,7 +15,7 @@ LARGEST_BATCH, SMALLEST_BATCH, BATCHES_PER_PASS = 512, 32, 16
 HELD_OUT_SHARE = 0.1
 # Nats by which the likeliest token has to lead before training leaves a decision alone.
 MARGIN = 0.1
-CODEWORD_RATE, PREDICTOR_RATE = 0.05, 2e-3
+CODEWORD_RATE, PREDICTOR_RATE = 0.15, 2e-3
 HIDDEN = 512
 STATES_TOGETHER = 1024
 
@@ -59,6 +59,11 @@ def train_codewords(
     checked, learnt = order[:apart], order[apart:]
     enough = torch.bincount(cells[learnt], minlength=len(codewords)) >= least_cell
     scale = codewords.std(dim=0).clamp_min(1e-6) * enough[:, None]
+    # the others would move nothing
+    learnt = learnt[enough[cells[learnt]]]
+    if not len(learnt):
+        advance(epochs)
+        return codewords.clone()
     shift = torch.zeros_like(codewords, requires_grad=True)
     optimizer = torch.optim.Adam([shift], lr=CODEWORD_RATE, betas=(0.9, 0.99))
     batch = _batch(len(learnt))
@@ -95,10 +100,13 @@ def _costs(
     decision_cost: float,
     of_decision: Callable[[Tensor, Tensor], Tensor],
 ) -> Tensor:
-    """Return ``KL(p_i ‖ r_i) + λ·of_decision(ln r_i, argmax p_i)`` per row."""
+    """Return ``−Σ p_i ln r_i + λ·of_decision(ln r_i, argmax p_i)`` per row.
+
+    That is KL(p_i ‖ r_i) beside what no codeword changes, the entropy of p_i.
+    """
     clean = behaviours.probabilities(rows)
     predicted = torch.log_softmax(upper.select(rows).logits(states).float(), dim=1)
-    cost: Tensor = torch.special.xlogy(clean, clean).sum(dim=1) - (clean * predicted).sum(dim=1)
+    cost: Tensor = -(clean * predicted).sum(dim=1)
     if decision_cost:
         cost = cost + decision_cost * of_decision(predicted, clean.argmax(dim=1))
     return cost
@@ -121,10 +129,12 @@ def mean_cost(
     upper: Upper, behaviours: Behaviours, states: Tensor, rows: Tensor, decision_cost: float = 0.0
 ) -> float:
     """Return the mean cost of some rows, whose own states are among ``states``."""
-    total = sum(
-        float(_costs(upper, behaviours, part, states[part], decision_cost, _changed).double().sum())
-        for part in torch.split(rows, STATES_TOGETHER)
-    )
+    total = 0.0
+    for part in torch.split(rows, STATES_TOGETHER):
+        costs = _costs(upper, behaviours, part, states[part], decision_cost, _changed)
+        clean = behaviours.probabilities(part)
+        entropies = -torch.special.xlogy(clean, clean).sum(dim=1)
+        total += float((costs - entropies).double().sum())
     return total / len(rows)
 
 
