@@ -26,16 +26,10 @@ from tacit.hidden_states import (
     prepare_states,
 )
 from tacit.hidden_states.origin import Origin
-from tacit.specifications import (
-    Description,
-    PublicTasks,
-    ReplacedRecord,
-    public_subspace,
-    specify,
-)
 from tacit.statistics import Session, privatize
 from tests.adapters import models as adapters
 from tests.audits import found
+from tests.specifications import samples
 from tests.training import runs
 
 ROWS = np.random.default_rng(2).normal(size=(41, 2))
@@ -80,23 +74,7 @@ def adapter() -> Any:
 
 
 def specification() -> Any:
-    source = np.random.default_rng(0)
-    torch.manual_seed(0)
-    backbone = torch.nn.Sequential(
-        torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 5)
-    )  # fmt: skip
-    subspace = public_subspace(
-        backbone,
-        source.normal(size=(200, 6)),
-        np.arange(200) % 3,
-        size=6,
-        tasks=PublicTasks(count=20, records=30),
-    )
-    data, labels = source.normal(size=(30, 6)), np.arange(30) % 3
-    return specify(
-        labels, data, ReplacedRecord(epsilon=1.0), about=Description(classes=3),
-        backbone=backbone, space=subspace,
-    )  # fmt: skip
+    return samples.released()
 
 
 def codes(out: Path | None = None) -> Any:

@@ -136,6 +136,7 @@ def test_a_kind_that_is_not_installed_is_a_sentence(elsewhere, tmp_path):
 # A release of every kind, made by its workflow, by who makes it; a room is imported for its own.
 SAMPLES = {
     "adapter": "tests.adapters.models:released",
+    "specification": "tests.specifications.samples:released",
     "training": "tests.training.runs:released",
 }
 
