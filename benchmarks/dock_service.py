@@ -34,7 +34,7 @@ from tacit.releases import Release
 from tacit.specifications import CertifiedSpecification, Specification, SpecificationSpace
 from tacit.specifications.release import KIND, NOISY, SECRET, certified, notes_of
 from tacit.specifications.schedule import StepSchedule
-from tacit_dock import Settings, Store, examine
+from tacit_dock import DockSettings, DockStore, examine
 from tacit_dock.records import Filters
 from tacit_dock.search.index import Index
 
@@ -76,14 +76,14 @@ def parts(seed: int) -> dict[str, bytes]:
 
 
 def fill(folder: Path, count: int, database: str | None) -> str:
-    with Store(folder, database) as store:
+    with DockStore(folder, database) as store:
         for seed in range(count):
             with contextlib.ExitStack() as stack:
                 uploads = {}
                 for name, content in parts(seed).items():
                     uploads[name] = stack.enter_context(store.blobs.upload(name, 1 << 30))
                     uploads[name].write(content)
-                settings = Settings(max_learnwares=10**9)
+                settings = DockSettings(max_learnwares=10**9)
                 store.submit(examine(uploads, {}, settings), "me", f"k{seed}", settings)
         return str(store.create_token("me")[0])
 
@@ -175,7 +175,7 @@ def submit_of(token: str, first: int):
 
 def index_seconds(folder: Path, database: str | None, queries) -> float:
     """Return the processor time of the index's own search, a query."""
-    with Store(folder, database) as store:
+    with DockStore(folder, database) as store:
         index = Index(store)
         index.refresh()
         began = time.process_time()
@@ -234,7 +234,7 @@ def main() -> None:
         folder = asked.folder or Path(name)
         began = time.perf_counter(), time.process_time()
         if (folder / "dock.id").exists():
-            with Store(folder, database) as store:
+            with DockStore(folder, database) as store:
                 token = store.create_token("me")[0]
         else:
             token = fill(folder, asked.learnwares, database)

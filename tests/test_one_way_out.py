@@ -14,10 +14,10 @@ FILES = sorted(SOURCE.glob("tacit*/**/*.py"))
 SUMS = {
     "tacit/gradients/methods.py": "a step of heads that are only simulated",
     "tacit/design/information/scale_family.py": "draws of an estimate",
-    "tacit/estimates/stackelberg/decoders.py": "covariances",
-    "tacit/estimates/stackelberg/game.py": "draws of a game",
+    "tacit_lab/stackelberg/decoders.py": "covariances",
+    "tacit_lab/stackelberg/game.py": "draws of a game",
     "tacit/hidden_states/noise/denoiser.py": "covariances",
-    "tacit/hidden_states/quotient/use.py": "draws of public prompts, of which averages alone are told",
+    "tacit/hidden_states/quotient/use.py": "draws of public prompts, told as averages",
     "tacit/training/noise.py": "two parts of one noise, published with the value",
 }
 

@@ -14,7 +14,7 @@ SOURCE = Path(tacit.__file__).parents[1]
 # Files that have one key of metadata, or none.
 ONE_KEY = {
     "tacit/adapters/saving.py",
-    "tacit/cli/training/images.py",
+    "tacit_lab/cli/images.py",
     "tacit/specifications/seeds/models.py",
     "tacit/specifications/subspace.py",
 }

@@ -21,15 +21,9 @@ from adapters_shared.two_layers import Heads, Task, losses
 from pac_shared import data
 from pac_shared.state import RESULTS, Study, write
 from tacit.accounting import PrivacyProfile, projected_plus_noise
-from tacit.adapters import (
-    CanaryGame,
-    HeadSteps,
-    NoisyProjection,
-    Schedule,
-    canary_game,
-    play_linear_heads,
-)
+from tacit.adapters import HeadSteps, NoisyProjection, Schedule
 from tacit.gradients.methods import ClippedMethod, Normal
+from tacit_lab.canary_game import CanaryGame, canary_game, play_linear_heads
 
 SEED, POPULATION = 0, 200
 FULL: dict[str, Any] = {

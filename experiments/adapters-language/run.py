@@ -31,7 +31,7 @@ from tacit.adapters import (
 )
 from tacit.attacks import coins
 from tacit.measured import Interval
-from tacit.training import Canaries, exposures
+from tacit_lab.memorisation import Canaries, exposures
 
 DELTA, SEED = 1e-5, 0
 FULL: dict[str, Any] = {

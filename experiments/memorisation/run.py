@@ -21,17 +21,11 @@ from tacit import Run
 from tacit.attacks import coins
 from tacit.models import docstring_corpus, load
 from tacit.models.texts.corpus import hold_out
-from tacit.training import (
-    Beside,
-    Canaries,
-    Indistinguishable,
-    MemorisationPlan,
-    References,
-    bounded_probability,
-)
-from tacit.training.memorisation.canaries import CanarySchedule
-from tacit.training.memorisation.exposure import cut, sequence_loss
-from tacit.training.memorisation.workflow import CanaryTask, Memorisation, coin_guesses
+from tacit.training import Beside, Indistinguishable, References, bounded_probability
+from tacit_lab.memorisation import Canaries, MemorisationPlan
+from tacit_lab.memorisation.canaries import CanarySchedule
+from tacit_lab.memorisation.exposure import cut, sequence_loss
+from tacit_lab.memorisation.workflow import CanaryTask, Memorisation, coin_guesses
 
 DELTA, SEED = 1e-5, 0
 SIDES = ("learned", "left out")

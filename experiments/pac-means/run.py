@@ -24,9 +24,9 @@ from tacit.attacks import bayes, membership_attack
 from tacit.conversions import success_from_information, success_from_profile
 from tacit.covariance import Covariance, Dense, Isotropic
 from tacit.design import gaussian_information, true_information
-from tacit.estimates import estimate_stackelberg
 from tacit.information import mixture
 from tacit.statistics.draws.candidates import CandidateFamily, draw_family, subset_rate
+from tacit_lab.stackelberg import estimate_stackelberg
 
 SEED = 20_260
 CONFIDENCE = 0.99

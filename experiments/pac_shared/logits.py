@@ -24,8 +24,8 @@ from tacit.attacks.intervals import proportion_interval
 from tacit.conversions import fano_information
 from tacit.covariance import Covariance, Dense
 from tacit.design import Design, gaussian_information, true_information
-from tacit.estimates import estimate_stackelberg
 from tacit.information import mixture
+from tacit_lab.stackelberg import estimate_stackelberg
 
 SECRETS, SEED = 1_000, 20_260
 DRAWS, TRIALS, SAMPLES = 100, 20_000, 100_000

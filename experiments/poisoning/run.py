@@ -19,18 +19,17 @@ from pac_shared import data
 from pac_shared.networks import CACHE
 from pac_shared.state import Study
 from tacit.accounting import gaussian_shift
-from tacit.training import (
-    Beside,
+from tacit.training import Beside, References
+from tacit_lab.poisoning import (
     LabelledImages,
-    References,
     RobustAggregation,
     blended,
     low_frequency,
     pretrain,
     small_network,
 )
-from tacit.training.poisoning.sources import Sources
-from tacit.training.poisoning.workflow import PoisonedTraining, measure_trigger
+from tacit_lab.poisoning.sources import Sources
+from tacit_lab.poisoning.workflow import PoisonedTraining, measure_trigger
 
 DELTA, TARGET = 1e-5, 0
 FULL = {

@@ -18,7 +18,7 @@ from tacit.releases import Release
 from tacit.specifications import CertifiedSpecification, Specification, SpecificationSpace
 from tacit.specifications.release import KIND, SECRET, bare_note, certified, notes_of
 from tacit.specifications.schedule import StepSchedule
-from tacit_dock import Settings, Store, create_application, examine
+from tacit_dock import DockSettings, DockStore, create_application, examine
 from tacit_dock.blobs import Upload
 
 SPACE = SpecificationSpace(
@@ -129,14 +129,14 @@ def files(made: Specification, **more: bytes) -> dict[str, bytes]:
 
 
 def keep(
-    store: Store,
+    store: DockStore,
     parts: Mapping[str, bytes],
     developer: str = "me",
     key: str = "key",
-    settings: Settings | None = None,
+    settings: DockSettings | None = None,
 ) -> dict[str, Any]:
     """Submit to a store without a server."""
-    settings = Settings() if settings is None else settings
+    settings = DockSettings() if settings is None else settings
     uploads: dict[str, Upload] = {}
     try:
         for name, content in parts.items():
@@ -151,7 +151,7 @@ def keep(
 class Dock:
     """A client of an application, with tokens of two developers."""
 
-    def __init__(self, client: TestClient, store: Store) -> None:
+    def __init__(self, client: TestClient, store: DockStore) -> None:
         self.client, self.store = client, store
         self.tokens = {name: store.create_token(name)[0] for name in ("me", "other")}
         self._keys = 0
@@ -179,10 +179,10 @@ class Dock:
 
 @contextmanager
 def dock(
-    folder: Path, settings: Settings | None = None, database: str | None = None
+    folder: Path, settings: DockSettings | None = None, database: str | None = None
 ) -> Iterator[Dock]:
     """Start an application on a folder."""
-    with Store(folder, database) as store:
+    with DockStore(folder, database) as store:
         app = create_application(store, settings)
         with TestClient(app, raise_server_exceptions=False) as client:
             yield Dock(client, store)

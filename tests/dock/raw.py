@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tacit_dock import Policy, Settings
+from tacit_dock import AdmissionPolicy, DockSettings
 from tacit_dock.api.routes import RULES
 from tests.dock.learnwares import files, keep, specification
 from tests.dock.running import Running, running
@@ -184,8 +184,8 @@ def run(found: Running, count: int, seed: int) -> Counter[str]:
 
 def sent(count: int, seed: int) -> Counter[str]:
     """Serve a dock, send it so many and hold what is left of it against what was there."""
-    settings = Settings(
-        policy=Policy(without="accept"), requests_per_minute=10**9, header_seconds=1.0,
+    settings = DockSettings(
+        policy=AdmissionPolicy(without="accept"), requests_per_minute=10**9, header_seconds=1.0,
         body_seconds=1.0,
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder, running(Path(folder), settings) as found:

@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 from schemathesis.specs.openapi.schemas import OpenApiSchema
 
-from tacit_dock import Policy, Settings, Store, create_application
+from tacit_dock import AdmissionPolicy, DockSettings, DockStore, create_application
 from tacit_dock.search.index import Index
 from tacit_dock.tables import meta_table, metadata, token_table
 from tests.dock.learnwares import files, keep, specification, weights
@@ -87,9 +87,9 @@ def machine(schema: OpenApiSchema, app: FastAPI, token: str, statuses: Counter[i
 def round_of(number: int, *, examples: int = EXAMPLES, steps: int = STEPS) -> Counter[int]:
     """Run one round on a dock of its own; return how often each status was answered."""
     statuses: Counter[int] = Counter()
-    with tempfile.TemporaryDirectory() as folder, Store(folder) as store:
-        limits = Settings(
-            policy=Policy(without="accept"), requests_per_minute=10**9, body_seconds=5.0
+    with tempfile.TemporaryDirectory() as folder, DockStore(folder) as store:
+        limits = DockSettings(
+            policy=AdmissionPolicy(without="accept"), requests_per_minute=10**9, body_seconds=5.0
         )
         app = create_application(store, limits)
         schema = schemathesis.openapi.from_asgi("/openapi.json", app)

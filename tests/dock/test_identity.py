@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit_dock import Store
+from tacit_dock import DockStore
 from tacit_dock.blobs import TRASH_SECONDS
 from tacit_dock.examples import Example, keep_example
 from tests.dock.learnwares import dock, files, keep, specification, weights
@@ -19,7 +19,7 @@ MANY = 30
 
 
 def filled(folder: Path, count: int = MANY) -> list[str]:
-    with Store(folder) as store:
+    with DockStore(folder) as store:
         return [keep(store, files(specification(n)), key=f"k{n}")["id"] for n in range(count)]
 
 
@@ -31,7 +31,7 @@ def test_a_new_database_beside_contents_is_refused_and_nothing_is_deleted(tmp_pa
     filled(tmp_path / "dock")
     before = contents(tmp_path / "dock")
     with pytest.raises(ValueError, match="holds contents of a dock"):
-        Store(tmp_path / "dock", str(tmp_path / "new.sqlite"))
+        DockStore(tmp_path / "dock", str(tmp_path / "new.sqlite"))
     assert contents(tmp_path / "dock") == before
     assert list(tmp_path.glob("new.sqlite*")) == []
     with dock(tmp_path / "dock") as found:
@@ -45,12 +45,12 @@ def test_the_database_of_another_dock_is_refused(tmp_path: Path) -> None:
     filled(tmp_path / "other", 2)
     before = contents(tmp_path / "one")
     with pytest.raises(ValueError, match="of another dock than the folder"):
-        Store(tmp_path / "one", str(tmp_path / "other" / "dock.sqlite"))
+        DockStore(tmp_path / "one", str(tmp_path / "other" / "dock.sqlite"))
     with pytest.raises(ValueError, match=r"is empty, and .* is of a dock with records"):
-        Store(tmp_path / "nothing", str(tmp_path / "other" / "dock.sqlite"))
+        DockStore(tmp_path / "nothing", str(tmp_path / "other" / "dock.sqlite"))
     (tmp_path / "one" / "dock.id").write_text("\x00 nobody")
     with pytest.raises(ValueError, match="expected the identity of a dock"):
-        Store(tmp_path / "one")
+        DockStore(tmp_path / "one")
     assert contents(tmp_path / "one") == before
 
 
@@ -61,10 +61,10 @@ def test_a_dock_from_before_is_given_an_identity_once(tmp_path: Path) -> None:
     (tmp_path / "dock.id").unlink()
     with sqlite3.connect(tmp_path / "dock.sqlite") as held:
         held.execute("DELETE FROM dock_meta WHERE key = 'identity'")
-    with Store(tmp_path):
+    with DockStore(tmp_path):
         pass
     first = (tmp_path / "dock.id").read_text()
-    with Store(tmp_path) as store:
+    with DockStore(tmp_path) as store:
         assert len(store.learnwares().items) == 2
     assert (tmp_path / "dock.id").read_text() == first
 
@@ -72,7 +72,7 @@ def test_a_dock_from_before_is_given_an_identity_once(tmp_path: Path) -> None:
 def test_an_old_backup_removes_nothing_where_most_would_go(tmp_path: Path) -> None:
     filled(tmp_path, 2)
     shutil.copy(tmp_path / "dock.sqlite", tmp_path / "backup.sqlite")
-    with Store(tmp_path) as store:
+    with DockStore(tmp_path) as store:
         for n in range(2, MANY):
             keep(store, files(specification(n)), key=f"k{n}")
     before = contents(tmp_path)
@@ -87,7 +87,7 @@ def test_an_old_backup_removes_nothing_where_most_would_go(tmp_path: Path) -> No
 
 def test_a_few_contents_without_a_record_are_in_the_trash_for_some_days(tmp_path: Path) -> None:
     filled(tmp_path, 6)
-    with Store(tmp_path) as store:
+    with DockStore(tmp_path) as store:
         upload = store.blobs.upload("model", 1000)
         upload.write(weights())
         digest = upload.digest
@@ -120,7 +120,7 @@ def test_what_a_dock_did_not_put_there_stays(tmp_path: Path) -> None:
 
 def test_a_withdrawal_leaves_nothing_on_the_disk(tmp_path: Path) -> None:
     secret = b"a sentence of the card that is nowhere else"
-    with Store(tmp_path / "dock") as store:
+    with DockStore(tmp_path / "dock") as store:
         for n in range(5):
             keep(store, files(specification(n)), key=f"k{n}")
         card = b"---\ntitle: " + secret + b"\n---\n" + secret * 20 + b"\n"
@@ -138,7 +138,7 @@ def test_a_withdrawal_leaves_nothing_on_the_disk(tmp_path: Path) -> None:
 def test_nobody_else_reads_what_a_dock_keeps(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
-        with Store(tmp_path / "dock") as store:
+        with DockStore(tmp_path / "dock") as store:
             keep(store, files(specification(1), model=weights()))
             store.reserve.fill(1000)
             upload = store.blobs.upload("model", 1000)
@@ -156,5 +156,5 @@ def test_what_was_open_to_others_is_closed_at_the_next_start(tmp_path: Path) -> 
     ours = [tmp_path / "dock" / name for name in ("blobs", "incoming", "dock.sqlite")]
     for path in ours:
         path.chmod(0o755)
-    with Store(tmp_path / "dock"):
+    with DockStore(tmp_path / "dock"):
         assert {stat.S_IMODE(path.stat().st_mode) for path in ours} <= {0o700, 0o600}

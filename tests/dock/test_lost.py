@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit_dock import Store
+from tacit_dock import DockStore
 from tests.dock.learnwares import dock, files, is_problem, specification
 
 
@@ -42,7 +42,7 @@ def test_nothing_is_acknowledged_that_a_lost_database_would_hold(tmp_path: Path,
     for path in folder.glob("dock.sqlite*"):
         path.unlink()
     with pytest.raises(ValueError, match="holds contents of a dock"):
-        Store(folder)
+        DockStore(folder)
     assert list(folder.glob("dock.sqlite*")) == []
     # what is found again is the dock, with all that was acknowledged
     for path in tmp_path.glob("dock.sqlite*"):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from tacit_dock import RefusedError, Store, move_records
+from tacit_dock import DockStore, RefusedError, move_records
 from tacit_dock.errors import UnavailableError
 from tacit_dock.tables import metadata
 from tests.cli_runner import Tacit, refused
@@ -55,7 +55,7 @@ def check(tmp_path: Path, first: str, second: str) -> None:
         is_problem(found.search(specification(1, "task")), 503)
         is_problem(found.client.get("/v1/ready"), 503)
     with pytest.raises(ValueError, match="were moved: give"):
-        Store(folder, first)
+        DockStore(folder, first)
     with dock(folder, database=second) as found:
         found.tokens["me"] = token
         assert found.client.get("/v1/learnwares").json() == before
@@ -83,7 +83,7 @@ def test_to_postgres_and_back(tmp_path: Path, postgres: str, back: bool) -> None
 
 
 def test_a_database_of_a_dock_is_not_written_over(tmp_path: Path, tacit: Tacit) -> None:
-    with Store(tmp_path / "one") as one, Store(tmp_path / "other") as other:
+    with DockStore(tmp_path / "one") as one, DockStore(tmp_path / "other") as other:
         keep(one, files(specification(1)))
         other.create_token("somebody")
     told = rows(str(tmp_path / "other" / "dock.sqlite"))
@@ -93,7 +93,7 @@ def test_a_database_of_a_dock_is_not_written_over(tmp_path: Path, tacit: Tacit) 
     refused(tacit(*move, tmp_path / "no" / "such.sqlite"), "database: ", "no such folder")
     refused(tacit("dock", "move", "x", "--folder", tmp_path / "none"), "--folder")
     assert rows(str(tmp_path / "other" / "dock.sqlite")) == told
-    with Store(tmp_path / "one") as store:
+    with DockStore(tmp_path / "one") as store:
         assert len(store.learnwares().items) == 1
     moved = tacit(*move, tmp_path / "new.sqlite")
     assert moved.code == 0
@@ -106,7 +106,7 @@ def test_a_database_of_a_dock_is_not_written_over(tmp_path: Path, tacit: Tacit) 
 def test_a_move_that_fails_leaves_the_dock_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Store(tmp_path / "dock") as store:
+    with DockStore(tmp_path / "dock") as store:
         keep(store, files(specification(1)))
         database = str(tmp_path / "dock" / "dock.sqlite")
         told = rows(database)

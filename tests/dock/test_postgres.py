@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit_dock import Filters, RefusedError, Store
+from tacit_dock import DockStore, Filters, RefusedError
 from tests import postgres as servers
 from tests.dock.learnwares import card, dock, files, is_problem, keep, specification
 
@@ -53,7 +53,7 @@ def test_words_are_found_in_the_order_of_any_language(postgres, tmp_path):
         try:
             other = sa.make_url(postgres).set(database=czech)
             address = other.render_as_string(hide_password=False)
-            with Store(tmp_path, address) as store:
+            with DockStore(tmp_path, address) as store:
                 keep(store, files(specification(1), card=card("Chess boards")))
                 for words in ("c", "ch", "chess board"):
                     assert [held.title for held in store.learnwares(Filters(words=words)).items]
@@ -64,7 +64,7 @@ def test_words_are_found_in_the_order_of_any_language(postgres, tmp_path):
 
 
 def test_stores_that_race_keep_one_record_of_a_revision(postgres, tmp_path):
-    stores = [Store(tmp_path, postgres) for _ in range(6)]
+    stores = [DockStore(tmp_path, postgres) for _ in range(6)]
     outcomes = []
     line = threading.Barrier(len(stores))
 

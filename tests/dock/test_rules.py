@@ -8,14 +8,14 @@ import pytest
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from tacit_dock import Settings
+from tacit_dock import DockSettings
 from tacit_dock.api import routes
 from tacit_dock.api.routes import RULES, Rule
 from tests.dock.learnwares import Dock, card, dock, files, is_problem, specification, weights
 
 PLAIN = {"Idempotency-Key": "k", "If-Match": "*"}
 NAMED = [pytest.param(rule, id=f"{rule.method} {rule.path}") for rule in RULES]
-LIMITS = Settings(metrics=True, requests_per_minute=10**6, max_model=1000, max_card=1000)
+LIMITS = DockSettings(metrics=True, requests_per_minute=10**6, max_model=1000, max_card=1000)
 
 
 def path_of(rule: Rule, found: Dock) -> str:
@@ -78,7 +78,7 @@ def test_a_request_counts_for_what_it_costs(
     tmp_path: Path, rule: Rule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     most = 20
-    with dock(tmp_path, Settings(requests_per_minute=most)) as found:
+    with dock(tmp_path, DockSettings(requests_per_minute=most)) as found:
         path = path_of(rule, found)
         if rule.who == "anybody":
             assert {found.client.get(path).status_code for _ in range(most + 1)} <= {200, 404}

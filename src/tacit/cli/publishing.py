@@ -429,7 +429,7 @@ def _spent(spends: str, left: Budget) -> str | None:
 
 
 def _account(book: Ledger, secret: str) -> str:
-    from tacit.cli.ledger import spending_words
+    from tacit.report.ledger import spending_words
 
     left = book.remaining(secret)
     words = f"{book.location}: spent {spending_words(book.spent(secret))}"

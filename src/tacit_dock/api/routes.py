@@ -13,7 +13,7 @@ from starlette.types import Scope
 
 from tacit_dock.api.access import developer, reader
 from tacit_dock.records import Filters
-from tacit_dock.settings import Settings
+from tacit_dock.settings import DockSettings
 from tacit_dock.submissions import DIGESTS, FILES, limits_of
 
 HEAD, RULE = "tacit.head", "tacit.rule"
@@ -52,7 +52,7 @@ class Rule:
     cost: int = 1
     cache: str = ASK
 
-    def limits(self, settings: Settings) -> dict[str, int]:
+    def limits(self, settings: DockSettings) -> dict[str, int]:
         """Return how many bytes each part of its body may have."""
         known = {**limits_of(settings), **TEXTS}
         return {name: known[name] for name in self.parts}

@@ -20,7 +20,7 @@ Identifier = Annotated[str, typer.Argument(metavar="ID", help="Of the learnware.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Narrow:
+class AskedFilter:
     """The flags of what is asked for."""
 
     tag: Annotated[str | None, typer.Option(help="Of the card.")] = None
@@ -106,7 +106,7 @@ def search(
     *,
     limit: Annotated[int, typer.Option(help="How many at most.", min=1, max=100)] = 10,
     unprotected: Unprotected = False,
-    narrow: Narrow,
+    narrow: AskedFilter,
     address: Address,
     force: Force = False,
 ) -> None:
@@ -173,7 +173,7 @@ def withdraw(
 def show(
     *,
     limit: Annotated[int, typer.Option(help="How many at most.", min=1)] = 50,
-    narrow: Narrow,
+    narrow: AskedFilter,
     address: Address,
     force: Force = False,
 ) -> None:

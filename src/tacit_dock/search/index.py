@@ -15,9 +15,9 @@ from tacit._ground.lazy import install_with
 from tacit.specifications import Specification, SpecificationSpace
 from tacit_dock.records import LISTED, Filters
 from tacit_dock.search.quantised import Quantised, is_available
-from tacit_dock.search.vectors import Found, Vectors, VectorStore
+from tacit_dock.search.vectors import FoundRow, Vectors, VectorStore
 from tacit_dock.settings import IndexKind
-from tacit_dock.store import Store
+from tacit_dock.store import DockStore
 
 LENGTH = 8
 # From this many rows and numbers on, bits are compared first: fewer numbers are read as quickly.
@@ -38,7 +38,7 @@ class Match:
     """
 
     compared: int
-    found: tuple[Found, ...]
+    found: tuple[FoundRow, ...]
     exact: bool
 
 
@@ -55,7 +55,7 @@ class Index:
 
     def __init__(
         self,
-        store: Store,
+        store: DockStore,
         kind: IndexKind = "auto",
         unreadable: Callable[[str, str], None] | None = None,
     ) -> None:
