@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,13 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from pac_shared import data
 from tacit.models.texts.corpus import docstrings
+from tacit.specifications import PublicTasks, SharedFactors
 from tacit.specifications.backbones import vision
-from tacit.specifications.objectives import OBJECTIVES
+from tacit.specifications.methods import OBJECTIVES, SUBSPACE_RANK
 from tacit.specifications.subspace import half_precision, public_subspace
+from tacit_lab.studies.pac import data
 
 PUBLIC, EPOCHS, BATCH, RATE = 10_000, 6, 64, 3e-3
 TASKS = 150
@@ -110,9 +108,10 @@ def spanned(name: str, data, labels: np.ndarray, vary, out: Path) -> None:
             data,
             labels,
             objective=objective,
-            tasks=TASKS,
-            vary=vary,
-            layers=None if objective == "mean" else LAYERS.get(name),
+            factors=SharedFactors(
+                rank=SUBSPACE_RANK, layers=None if objective == "mean" else LAYERS.get(name)
+            ),
+            tasks=PublicTasks(count=TASKS, vary=vary),
         )
         half_precision(found).save(out / f"{name}-{objective}.safetensors")
         print(f"{objective}: {found.size} directions of {len(found.centre)}, clip {found.clip:.3g}")

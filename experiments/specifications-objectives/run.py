@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,25 +11,29 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from tacit.specifications.noise import multiplier_for
-
-from hidden_shared.results import write_result
-from pac_shared import data
-from pac_shared.state import RESULTS, Study
-from specifications_shared import tasks
-from specifications_shared.backbones import NAMES
-from specifications_shared.baselines import DELTA, HISTOGRAM, histogram
-from specifications_shared.learnwares import records
-from specifications_shared.measures import Floats, found, share
-from specifications_shared.pictures import Records
-from specifications_shared.reuse import USERS
-from specifications_shared.rows import budget, percent
-from specifications_shared.stages import DEVELOPERS
-from specifications_shared.tasks import Task
-from tacit.specifications import load_backbone, prepare_specification, specify
-from tacit.specifications.objectives import OBJECTIVES
+from tacit.specifications import (
+    Description,
+    ReplacedRecord,
+    load_backbone,
+    prepare_specification,
+    specify,
+)
+from tacit.specifications.methods import OBJECTIVES
+from tacit.specifications.schedule import multiplier_for
+from tacit_lab.studies.hidden.results import write_result
+from tacit_lab.studies.pac import data
+from tacit_lab.studies.pac.state import StoredStudy
+from tacit_lab.studies.places import RESULTS
+from tacit_lab.studies.specifications import tasks
+from tacit_lab.studies.specifications.backbones import NAMES
+from tacit_lab.studies.specifications.baselines import DELTA, HISTOGRAM, histogram
+from tacit_lab.studies.specifications.learnwares import records
+from tacit_lab.studies.specifications.measures import Floats, found, share
+from tacit_lab.studies.specifications.pictures import LabelledPictures
+from tacit_lab.studies.specifications.reuse import USERS
+from tacit_lab.studies.specifications.rows import budget, percent
+from tacit_lab.studies.specifications.stages import DEVELOPERS
+from tacit_lab.studies.specifications.tasks import StudyTask
 
 NAME = "specifications-objectives"
 FULL: dict[str, Any] = {
@@ -67,7 +70,7 @@ def main() -> int:
 
 def studied(sizes: dict[str, Any]) -> dict[str, Any]:
     """Return the whole result, each part from the cache where it was computed before."""
-    seed, study = sizes["tasks_seed"], Study(NAME, sizes)
+    seed, study = sizes["tasks_seed"], StoredStudy(NAME, sizes)
     collections = {
         "images": tasks.image_tasks(seed, sizes["transforms"]),
         "relabelled": tasks.relabelled_tasks(seed, sizes["cases"]),
@@ -95,7 +98,7 @@ def studied(sizes: dict[str, Any]) -> dict[str, Any]:
 
 
 def identified(
-    name: str, held: list[Task], count: int, what: str, names: str, sizes: dict[str, Any]
+    name: str, held: list[StudyTask], count: int, what: str, names: str, sizes: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """Return for every ε how often the learnware asked for is the most similar of all.
 
@@ -128,7 +131,7 @@ def identified(
 
 
 def described(
-    what: str, part: Records, names: Any, known: list[str], epsilons: list[float]
+    what: str, part: LabelledPictures, names: Any, known: list[str], epsilons: list[float]
 ) -> dict[float, Floats]:
     """Return the numbers that are released of records for every ε, 0 for no noise.
 
@@ -141,16 +144,20 @@ def described(
             value: histogram(part.labels, names, known, epsilon=value or None, rng=rng)
             for value in epsilons
         }
-    asked: dict[str, Any] = {"classes": list(names), "objective": what, "delta": DELTA}
+    about, objective = Description(classes=list(names)), OBJECTIVES[what]()
     words, network = np.array(names)[part.labels], load_backbone(NAMES["images"])
     if what == "scatter":
-        chosen = {value: {"epsilon": value} if value else {"method": "compact"}
-                  for value in epsilons}  # fmt: skip
-        return {
-            value: specify(words, part.inputs, network, **asked, **more).specification.vector
-            for value, more in chosen.items()
+        chosen = {
+            value: ReplacedRecord(epsilon=value, delta=DELTA) if value else None
+            for value in epsilons
         }
-    made = prepare_specification(words, part.inputs, network, method="compact", **asked)
+        return {
+            value: specify(
+                words, part.inputs, promise, objective, about=about, backbone=network
+            ).details.specification.vector
+            for value, promise in chosen.items()
+        }
+    made = prepare_specification(words, part.inputs, None, objective, about=about, backbone=network)
     assert made.known is not None
     return {
         value: made.asked.add_noise(
@@ -164,7 +171,7 @@ def _own(label: int) -> str:
     return f"mine {label}"
 
 
-def _owns(task: Task, draw: int) -> list[str]:
+def _owns(task: StudyTask, draw: int) -> list[str]:
     """Return what a user calls the labels who asked no developer, in an order of their own."""
     order = np.random.default_rng([draw, task.labels]).permutation(task.labels)
     return [_own(int(label)) for label in order]
