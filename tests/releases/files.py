@@ -27,10 +27,6 @@ from tacit.hidden_states import (
 )
 from tacit.hidden_states.origin import Origin
 from tacit.statistics import Session, privatize
-from tests.adapters import models as adapters
-from tests.audits import found
-from tests.specifications import samples
-from tests.training import runs
 
 ROWS = np.random.default_rng(2).normal(size=(41, 2))
 STATES = np.random.default_rng(3).normal(size=(40, 4)).astype(np.float32)
@@ -66,14 +62,20 @@ def classifier() -> Any:
 
 
 def training() -> Any:
+    from tests.training import runs
+
     return runs.released()
 
 
 def adapter() -> Any:
-    return adapters.released()
+    from tests.adapters import models
+
+    return models.released()
 
 
 def specification() -> Any:
+    from tests.specifications import samples
+
     return samples.released()
 
 
@@ -112,6 +114,8 @@ def states() -> Any:
 
 
 def audit() -> Any:
+    from tests.audits import found
+
     return found()
 
 
