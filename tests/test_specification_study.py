@@ -154,6 +154,24 @@ def test_rows_that_were_not_run_are_left_empty_on_the_page(load: Any) -> None:
     assert "not run" in page
 
 
+def test_objectives_that_were_not_run_are_left_empty_on_the_page(load: Any) -> None:
+    row = {"tasks": "images", "names": "own", "what": "mean", "queries": 80}
+    result = {
+        "command": "make", "delta": 1e-5, "backbone": "a", "missing": 3,
+        "sizes": {"tasks_seed": 1, "draws": 2, "records": [300, 1000], "epsilons": [8.0, 1.0]},
+        "tasks": {"images": 40, "relabelled": 24},
+        "rows": [
+            {**row, "records": 300, "epsilon": 1.0, "top1": [0.91, 0.03]},
+            {**row, "records": 1000, "epsilon": 1.0, "top1": [0.84, 0.04]},
+        ],
+    }  # fmt: skip
+    result["rows"].append({**result["rows"][0], "tasks": "relabelled", "top1": [0.06, 0.03]})
+    page = " ".join("\n".join(load("objectives_page").lines(result)).split())
+    assert "3 have not been run" in page
+    assert "| each their own | mean | – | 91.0 ± 3.0 | – | 84.0 ± 4.0 |" in page
+    assert "n = 300: reached (91.0 ± 3.0%); n = 1,000: missed (84.0 ± 4.0%)" in page
+
+
 def test_the_figure_is_the_same_for_the_same_numbers(load: Any, tmp_path: Path) -> None:
     one, two = (tmp_path / f"{name}" / "figure.svg" for name in "ab")
     for path in (one, two):
