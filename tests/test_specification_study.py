@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 STORED = ROOT / "experiments" / "results" / "specifications-identification.json"
+OBJECTIVES = STORED.with_name("specifications-objectives.json")
 
 
 @pytest.fixture
@@ -188,6 +189,13 @@ def test_what_was_asked_of_identification_is_reached_in_the_stored_result(load: 
     assert page._pave(result, "images", 0.0, count=100).top1[0] >= page.PLAIN
     for epsilon, share in page.ASKED.items():
         assert page._pave(result, "images", epsilon, rank=1).top1[0] >= share
+
+
+def test_inputs_without_shared_names_find_their_model_in_the_stored_result(load: Any) -> None:
+    result = json.loads(OBJECTIVES.read_text(encoding="utf-8"))
+    page = load("objectives_page")
+    for count in result["sizes"]["records"]:
+        assert page.top1(result, "images", "own", "mean", count, 1.0)[0] >= page.ASKED
 
 
 def _small() -> dict[str, Any]:

@@ -80,9 +80,9 @@ def verdict(result: dict[str, Any]) -> str:
 
     return f"""**Verdict.** Without shared names, at ε = 1, {100 * ASKED:.0f}% asked for of `mean`:
 {"; ".join(told)}. At n = {few:,} and ε = 8 and 1 `scatter` finds
-{both("images", "own", "scatter")} of them: it needs the larger ε. It is the only one of the two
-that tells tasks of the same inputs apart ({both("relabelled", "own", "scatter")}, where `mean` has
-{both("relabelled", "own", "mean")}). Where names are shared `labels` finds
+{both("images", "own", "scatter")} of them: it needs the larger ε. Among tasks of the same inputs,
+where chance finds 1 in 12, it finds {both("relabelled", "own", "scatter")} and `mean`
+{both("relabelled", "own", "mean")}. Where names are shared `labels` finds
 {both("relabelled", "shared", "labels")} of those; but names without any picture find
 {both("relabelled", "shared", HISTOGRAM)}, so that a search by names is as good wherever names are
 unlike."""
