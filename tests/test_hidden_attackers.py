@@ -86,10 +86,12 @@ def test_the_page_is_written_from_the_numbers(shared: Any, result: Any) -> None:
 
 def test_the_page_in_the_docs_is_that_of_the_stored_result(shared: Any) -> None:
     pages = shared("attackers_page")
-    path = shared("results").RESULTS / "hidden-attackers.json"
+    places = importlib.import_module("tacit_lab.studies.places")
+    path = places.RESULTS / "hidden-attackers.json"
     if not path.is_file():
         pytest.skip("experiments/results is not beside an installed package")
     stored = json.loads(path.read_text(encoding="utf-8"))
-    assert pages.PAGE.read_text(encoding="utf-8") == pages.text(stored)
+    written = places.DOCS / "explanation" / "hidden-attackers.md"
+    assert written.read_text(encoding="utf-8") == pages.text(stored)
     assert stored["model"] == "tacit/small"
     assert len(stored["clean"]) == 3
