@@ -20,8 +20,8 @@ import time
 
 import numpy as np
 
-from tacit.dock.search.quantised import Quantised
-from tacit.dock.search.vectors import VectorStore
+from tacit_dock.search.quantised import Quantised
+from tacit_dock.search.vectors import VectorStore
 
 COUNT, QUERIES, CENTRES, BATCH = 10, 96, 1000, 64
 KINDS = ("clusters", "copies", "independent")

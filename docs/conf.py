@@ -50,7 +50,7 @@ def public_names(package: str) -> dict[str, str]:
 
 
 INDEX = (DOCS / "reference" / "index.md").read_text("utf-8")
-PACKAGES = re.findall(r"^ *(tacit\.[\w.]+)$", INDEX, re.M)
+PACKAGES = re.findall(r"^ *(tacit[._][\w.]+)$", INDEX, re.M)
 PUBLIC = {package: public_names(package) for package in PACKAGES}
 # What a package shows of its own subpackage has its entry there.
 REPEATED = {

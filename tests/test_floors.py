@@ -201,9 +201,59 @@ def test_what_reads_a_release_names_no_workflow():
     assert not named
 
 
+# Import packages that stand beside the library in the same distribution.
+BESIDE = sorted(path.parent for path in SOURCE.parent.glob("tacit_*/__init__.py"))
+WITHOUT_BESIDE = f"""
+import importlib, sys
+
+class Without:
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] in {sorted(path.name for path in BESIDE)}:
+            raise ModuleNotFoundError(name, name=name)
+
+sys.meta_path.insert(0, Without())
+"""
+
+
 def test_the_library_knows_nothing_of_what_hooks_into_it():
     others = re.compile(r"^\s*(from|import) tacit_\w+", re.MULTILINE)
+    assert BESIDE
     assert not [str(module) for module in MODULES if others.search(read(module))]
+
+
+def test_every_module_of_the_library_is_imported_without_what_stands_beside():
+    names = [dotted(module) for module in MODULES]
+    script = f"""{WITHOUT_BESIDE}
+for name in {names}:
+    try:
+        importlib.import_module(name)
+    except ImportError as error:
+        # an extra that is not installed here
+        if "pip install" not in str(error):
+            raise
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=False, text=True
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_what_stands_beside_takes_no_private_name_but_of_the_ground():
+    taken = {
+        str(path.relative_to(SOURCE.parent)): wrong
+        for package in BESIDE
+        for path in package.rglob("*.py")
+        if (wrong := borrowed(path.read_text(encoding="utf-8"), Path("beside") / path.name))
+    }
+    assert not taken
+
+
+def test_what_stands_beside_does_not_import_each_other():
+    for package in BESIDE:
+        others = [path.name for path in BESIDE if path != package]
+        wrong = re.compile(rf"^\s*(from|import) ({'|'.join(others)})\b", re.MULTILINE)
+        for path in package.rglob("*.py"):
+            assert not wrong.search(path.read_text(encoding="utf-8")), path
 
 
 def test_a_class_name_has_one_meaning():

@@ -9,23 +9,23 @@ import pytest
 
 import tacit
 
-ROOT = Path(tacit.__file__).parent
+ROOT = Path(tacit.__file__).parents[1]
 PACKAGES = sorted(
-    ".".join(("tacit", *stub.parent.relative_to(ROOT).parts)) for stub in ROOT.rglob("__init__.pyi")
+    ".".join(stub.parent.relative_to(ROOT).parts) for stub in ROOT.glob("tacit*/**/__init__.pyi")
 )
 # What is measured, and what is bounded from draws; what is published is promised more.
 MEASURED, BOUNDED, PROMISED = 0.95, 0.99, 0.999
 CONFIDENCE = {
     "tacit": PROMISED,
-    "tacit.adapters": MEASURED,
     "tacit.attacks": MEASURED,
     "tacit.classifiers": PROMISED,
     "tacit.design": BOUNDED,
-    "tacit.estimates": BOUNDED,
     "tacit.hidden_states": MEASURED,
     "tacit.information": BOUNDED,
     "tacit.specifications": MEASURED,
     "tacit.statistics": PROMISED,
+    "tacit_lab.canary_game": MEASURED,
+    "tacit_lab.stackelberg": BOUNDED,
 }
 # Words for a choice, a number, or arrays: what a name may be annotated with, everywhere.
 CHOICES = {"str"}

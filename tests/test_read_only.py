@@ -17,9 +17,9 @@ from tacit.classifiers import prepare_logits
 from tacit.design import discrete, isotropic, worst_case
 from tacit.statistics import pairs
 
-ROOT = Path(tacit.__file__).parent
+ROOT = Path(tacit.__file__).parents[1]
 PACKAGES = sorted(
-    ".".join(("tacit", *stub.parent.relative_to(ROOT).parts)) for stub in ROOT.rglob("__init__.pyi")
+    ".".join(stub.parent.relative_to(ROOT).parts) for stub in ROOT.glob("tacit*/**/__init__.pyi")
 )
 ARRAYS = re.compile(r"\b(Array|Indices|Codes|NDArray)\b")
 RNG = np.random.default_rng(0)

@@ -17,9 +17,9 @@ from tacit.classifiers import privatize_logits
 from tacit.design import isotropic, worst_case
 from tacit.hidden_states import CodebookFit
 
-ROOT = Path(tacit.__file__).parent
+ROOT = Path(tacit.__file__).parents[1]
 PACKAGES = sorted(
-    ".".join(("tacit", *stub.parent.relative_to(ROOT).parts)) for stub in ROOT.rglob("__init__.pyi")
+    ".".join(stub.parent.relative_to(ROOT).parts) for stub in ROOT.glob("tacit*/**/__init__.pyi")
 )
 ARRAYS = re.compile(r"\b(Array|ArrayLike|Tensor|Indices|Codes|NDArray)\b")
 ROWS = np.random.default_rng(0).normal(size=(60, 60))

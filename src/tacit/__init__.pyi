@@ -9,8 +9,6 @@ from . import conversions as conversions
 from . import covariance as covariance
 from . import design as design
 from . import divergences as divergences
-from . import dock as dock
-from . import estimates as estimates
 from . import gate as gate
 from . import gradients as gradients
 from . import guarantees as guarantees

@@ -2,10 +2,12 @@
 
 import csv
 import gzip
+from types import SimpleNamespace
 
 import pytest
 
-from tacit.adapters.texts import class_names, read_table
+from tacit.adapters import Pretrained, read_records
+from tacit.adapters.tables import read_table
 
 GOOD = b"text,label\nw1 w2,red\nw3,blue\n"
 ROWS = [("w1 w2", "red"), ("w3", "blue")]
@@ -36,6 +38,8 @@ def test_a_field_may_be_as_long_as_its_file(tmp_path):
     before = csv.field_size_limit()
     wide = b"w1 " * 100_000
     assert len(table(tmp_path, "a.csv", b"text,label\n" + wide + b",red\n")[0][0]) == len(wide)
+    with pytest.raises(ValueError, match=r"line 3 of a\.csv"):
+        table(tmp_path, "a.csv", b"text,label\n" + wide + b",red\nw1\n")
     assert csv.field_size_limit() == before
 
 
@@ -44,26 +48,34 @@ def test_a_field_may_be_as_long_as_its_file(tmp_path):
     [
         ("a.csv", b"", "expected rows"),
         ("a.csv", b"text,label\n", "expected rows"),
-        ("a.csv", b"text\nw1\n", "expected a column 'label'"),
+        ("a.csv", b"text\nw1\n", "expected a column 'label' among the 1 of a.csv"),
         ("a.csv", b"text,label\nw1,\n", "text and label in every row"),
-        ("a.csv", b"text,label\nw1, w2,red\n", "got one with 3; a text with a comma is quoted"),
-        ("a.csv", b"text,label\nw1\n", "got one with 1"),
-        ("a.csv", b'text,label\n"w1,red\nw2,blue\n', "got one with 1"),
-        ("a.csv", b"text,text,label\nw1,w2,red\n", "each column of a.csv once"),
+        ("a.csv", b"text,label\nw1, w2,red\n", "columns, got 3; a text with a comma"),
+        ("a.csv", b"text,label\nw1\n", "columns, got 1"),
+        ("a.csv", b'text,label\nw1,red\n"w1,red\nw2,blue\n', "line 3 of a.csv: a quote opens"),
+        ("a.csv", b'text,label\n"w1" w2,red\n', "line 2 of a.csv: a quote opens"),
+        ("a.csv", b"text,text,label\nw1,w2,red\n", "once, got columns 1 and 2"),
+        ("a.csv", b"w1 w2,red\nw3,blue\n", "expected a column 'text' among the 2 of a.csv"),
         ("a.csv", GOOD.replace(b"red", b"r\xe9d"), "expected UTF-8"),
         ("a.csv", GOOD.decode().encode("utf-16"), "expected UTF-8"),
         ("a.csv.gz", GOOD, "no gzip file"),
         ("a.csv.gz", CUT[:-9], "no gzip file"),
         ("a.csv.gz", CUT[:12] + b"x" * 9 + CUT[21:], "no gzip file"),
         ("a.jsonl", b'{"text": "w1"', "line 1 of a.jsonl is no JSON"),
-        ("a.jsonl", b'{"text": NaN, "label": "red"}\n', "expected text in every row of 'text'"),
-        ("a.jsonl", b'{"text": "w1", "label": NaN}\n', "expected text in every row of 'label'"),
-        ("a.jsonl", b'{"text": "w1", "label": true}\n', "expected text in every row of 'label'"),
-        ("a.jsonl", b'{"text": ["w1"], "label": "red"}\n', "expected text in every row of 'text'"),
-        ("a.jsonl", b'{"text": "\\ud800", "label": "red"}\n', "expected text in every row"),
+        ("a.jsonl", b'{"text": NaN, "label": "red"}\n', "line 1 .*: expected text in 'text'"),
+        ("a.jsonl", b'{"text": "w1", "label": NaN}\n', "line 1 .*: expected text in 'label'"),
+        ("a.jsonl", b'{"text": "w1", "label": true}\n', "line 1 .*: expected text in 'label'"),
+        ("a.jsonl", b'{"text": ["w1"], "label": "red"}\n', "line 1 .*: expected text in 'text'"),
+        ("a.jsonl", b'{"text": "\\ud800", "label": "red"}\n', "expected text in 'text'"),
         ("a.jsonl", b'{"text": "w1", "label": null}\n', "text and label in every row"),
         ("a.jsonl", b"[1, 2]\n", "expected a column 'text'"),
-        ("a.jsonl", b"[" * 100_000, "cannot read a.jsonl"),
+        ("a.jsonl", b'{"w1": "w1", "label": "red"}\n', "line 1 .*: expected a column 'text'"),
+        (
+            "a.jsonl",
+            b'{"text": "w2", "label": "red"}\n{"w1": "w1"}\n',
+            "line 2 of a.jsonl: expected a column 'text'",
+        ),
+        ("a.jsonl", b"[" * 100_000, "line 1 of a.jsonl is no JSON"),
     ],
 )
 def test_what_cannot_be_read_is_one_sentence(name, content, message, tmp_path):
@@ -73,24 +85,66 @@ def test_what_cannot_be_read_is_one_sentence(name, content, message, tmp_path):
     assert "w1" not in str(told.value).replace(str(tmp_path), "")
 
 
+class Words:
+    """A tokenizer that knows every word's length."""
+
+    def __call__(self, text, add_special_tokens):
+        return {"input_ids": [len(word) for word in text.split()]}
+
+
+def model(*names):
+    configuration = SimpleNamespace(num_labels=len(names), id2label=dict(enumerate(names)))
+    return Pretrained(SimpleNamespace(config=configuration), Words(), "classification", "own")
+
+
 NAMES = ("LABEL_0", "LABEL_1", "LABEL_2")
 
 
+def labels(folder, named, *, of=NAMES, classes=None):
+    path = folder / "a.csv"
+    path.write_text("text,label\n" + "".join(f"w1,{one}\n" for one in named), encoding="utf-8")
+    rows, known = read_records(model(*of), str(path), length=4, classes=classes)
+    return rows["labels"].tolist(), known
+
+
 @pytest.mark.parametrize(
-    ("named", "names"),
+    ("named", "of", "classes", "found"),
     [
-        (["LABEL_2", "LABEL_0"], NAMES),
-        (["2", "1"], ("0", "1", "2")),
-        (["0"], ("0", "1", "2")),
-        (["1", "3"], ("1", "2", "3")),
-        (["green", "red", "b"], ("b", "red", "green")),
+        (["LABEL_2", "LABEL_0"], NAMES, None, [2, 0]),
+        (["2", "1", "LABEL_0"], NAMES, None, [2, 1, 0]),
+        (["1", "2"], ("1", "2"), None, [0, 1]),
+        (["green", "red"], NAMES, ["red", "green"], [1, 0]),
+        (["1", "2", "3"], NAMES, ["1", "2", "3"], [0, 1, 2]),
     ],
 )
-def test_names_of_classes(named, names):
-    assert class_names(NAMES, named, 3) == names
+def test_classes_are_those_of_the_model_or_declared(named, of, classes, found, tmp_path):
+    assert labels(tmp_path, named, of=of, classes=classes) == (found, tuple(classes or of))
 
 
-@pytest.mark.parametrize("named", [["0", "3"], ["-1", "2"], ["4"], ["0", "7", "1"], list("abcd")])
-def test_classes_that_the_model_does_not_have(named):
-    with pytest.raises(ValueError, match="classes"):
-        class_names(NAMES, named, 3)
+@pytest.mark.parametrize("other", ["0", "2", "LABEL_2"])
+def test_one_record_more_moves_no_other_class(other, tmp_path):
+    before, _ = labels(tmp_path, ["1", "2"] * 5)
+    after, _ = labels(tmp_path, ["1", "2"] * 5 + [other])
+    assert after[:-1] == before
+
+
+@pytest.mark.parametrize("other", ["3", "x", "01", " 1", "+1", "-1", "label_1", "\u0661"])
+def test_a_label_that_is_no_class_is_refused_by_itself(other, tmp_path):
+    with pytest.raises(ValueError, match=r"expected one of the classes .* in record 11") as told:
+        labels(tmp_path, ["1", "2"] * 5 + [other])
+    assert repr(other) not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("classes", "message"),
+    [
+        (["a", "b", "c", "d"], "classes: expected at most the 3 of the model"),
+        (["a", "a"], "each once"),
+        (["a", ""], "classes"),
+        ("abc", "classes"),
+        (["0"], "expected one of the classes"),
+    ],
+)
+def test_declared_classes_that_do_not_fit(classes, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        labels(tmp_path, ["1"], classes=classes)

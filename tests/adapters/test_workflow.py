@@ -322,3 +322,18 @@ def test_one_call_is_both(tmp_path):
         steps=PoissonSteps(batch=12), save=tmp_path / "a", rng=3,
     )  # fmt: skip
     assert dict(read_adapter(tmp_path / "a").digests) == dict(release.digests)
+
+
+def test_what_was_checked_is_what_is_trained_on():
+    """Records that change after `prepare` are not those of the certificate."""
+    found = []
+    for changed in (False, True):
+        model, (inputs, targets) = network(), supervised()
+        run = prepared(model, (inputs, targets), LOW_RANK, rng=3, **FAST)
+        if changed:
+            inputs.fill_(1.0)
+            targets.fill_(0)
+        run.draw()
+        with torch.no_grad():
+            found.append(model(supervised()[0]))
+    assert torch.equal(*found)

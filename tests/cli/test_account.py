@@ -15,6 +15,7 @@ from tacit.accounting import (
     randomized_response,
     sketch,
     subsampled_gaussian,
+    subsampled_group,
     vector_projection,
 )
 from tacit.guarantees import ApproximateDP, guarantee_from_dict
@@ -280,3 +281,52 @@ def test_bad_input_is_one_sentence(tacit, tmp_path, monkeypatch, arguments, part
     monkeypatch.chdir(tmp_path)
     refused(tacit("account", *arguments), *parts)
     assert not list(tmp_path.iterdir())
+
+
+TRAINING = ("dp-sgd", "--examples", 6000, "--batch", 60, "--epochs", 3)
+
+
+def test_a_training_is_asked_for_as_it_was_run(tacit):
+    found = json.loads(tacit("account", *TRAINING, "--noise-multiplier", 1, "--json", "-").out)
+    assert found["settings"]["steps"] == 300
+    profile = subsampled_gaussian(0.01, 1.0, 300)
+    assert found["guarantee"]["epsilon"] == profile.guarantee(delta=1e-5).epsilon
+    assert "(Poisson sampling, 300 steps)" in found["statement"]
+    # a target in the place of the noise
+    reached = json.loads(tacit("account", *TRAINING, "--target-epsilon", 2, "--json", "-").out)
+    assert reached["parameter"]["calibrated"]
+    noise = reached["parameter"]["value"]
+    assert subsampled_gaussian(0.01, noise, 300).epsilon(1e-5) <= 2
+    assert subsampled_gaussian(0.01, 0.98 * noise, 300).epsilon(1e-5) > 2
+
+
+def test_shuffled_batches_and_users_are_said_apart(tacit):
+    def asked(*more):
+        return json.loads(
+            tacit("account", *TRAINING, "--noise-multiplier", 2, *more, "--json", "-").out
+        )
+
+    shuffled = asked("--sampling", "shuffled")
+    # one batch of each of three epochs, without amplification
+    exact = gaussian(math.sqrt(3), 2.0).epsilon(1e-5)
+    assert shuffled["guarantee"]["epsilon"] == pytest.approx(exact, rel=1e-9)
+    assert "no amplification" in shuffled["statement"]
+    users = asked("--examples-per-user", 4)
+    assert users["guarantee"]["epsilon"] == subsampled_group(0.01, 2.0, 300, 4).epsilon(1e-5)
+    assert "one user with up to 4 examples" in users["statement"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "flag"),
+    [
+        (("--noise-multiplier", 1, "--target-epsilon", 1), "--target-epsilon"),
+        (("--target-epsilon", 1, "--epsilon", 1), "--target-epsilon"),
+        (("--noise-multiplier", 1, "--batch", 7000), "--batch"),
+        (("--noise-multiplier", 1, "--examples-per-user", 0), "--examples-per-user"),
+        (("--noise-multiplier", 1, "--sampling", "shufled"), "--sampling"),
+    ],
+)
+def test_what_makes_no_training_is_refused(tacit, wrong, flag):
+    outcome = tacit("account", *TRAINING, *wrong)
+    assert outcome.code == 2
+    assert flag in outcome.err

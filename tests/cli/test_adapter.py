@@ -71,6 +71,7 @@ def test_one_command_trains_a_folder_that_peft_loads(family, folder, text, table
         place,
         data,
         *FAST,
+        *(["--classes", "red,green,blue"] if family == "classifier" else []),
         "--batch",
         36 if family == "classifier" else 45,
         "--save",
@@ -364,5 +365,12 @@ def test_files_that_are_not_there_or_not_fit(folder, text, table, tacit, tmp_pat
     many = tmp_path / "many.csv"
     many.write_text("text,label\n" + "".join(f"w1,c{i}\n" for i in range(9)), encoding="utf-8")
     outcome = tacit("adapter", "fit", place, many)
-    refused(outcome, "at most the 3 classes")
-    assert "c5" not in outcome.err
+    refused(outcome, "expected one of the classes")
+    assert "c0" not in outcome.err
+    refused(tacit("adapter", "fit", place, table, "--classes", "a,b,c,d"), "at most the 3")
+    # a file without a header: its first record is in no sentence
+    bare = tmp_path / "bare.csv"
+    bare.write_text("John Smith has a secret,red\nw1,blue\n", encoding="utf-8")
+    outcome = tacit("adapter", "fit", place, bare)
+    refused(outcome, "expected a column 'text' among the 2")
+    assert "Smith" not in outcome.err

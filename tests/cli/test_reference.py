@@ -16,13 +16,14 @@ EVERYWHERE = "Flags that mean the same everywhere"
 
 def commands() -> Iterator[tuple[str, list[str]]]:
     """Give each command with the long names of its flags; one of a --yes/--no pair is enough."""
-    pending = [((), typer.main.get_command(app))]
+    pending = [((), typer.main.get_command(app), None)]
     while pending:
-        path, command = pending.pop()
+        path, command, above = pending.pop()
+        context = typer.Context(command, info_name=command.name, parent=above)
         if hasattr(command, "commands"):
             # those that are imported when they are asked for, and the one that is not named
-            for name in {*command.list_commands(None), *command.commands}:
-                pending.append(((*path, name), command.get_command(None, name)))
+            for name in sorted({*command.list_commands(context), *command.commands}):
+                pending.append(((*path, name), command.get_command(context, name), context))
         if not hasattr(command, "commands"):
             options = [p for p in command.params if p.param_type_name == "option"]
             yield (

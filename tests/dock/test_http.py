@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from fastapi import APIRouter
 
-from tacit.dock import Store, create_application
-from tacit.dock.api import routes
-from tacit.dock.api.access import Reader
+from tacit_dock import DockStore, create_application
+from tacit_dock.api import routes
+from tacit_dock.api.access import Reader
 from tests.cli_runner import Tacit
 from tests.dock.learnwares import card, files, is_problem, release, specification, weights
 from tests.dock.learnwares import dock as started
@@ -157,7 +157,7 @@ def test_a_route_without_a_rule_does_not_start(tmp_path, monkeypatch):
         routes.check_routes([])
     rules = {place: rule for place, rule in routes.BY_PLACE.items() if "{" not in place[1]}
     monkeypatch.setattr(routes, "BY_PLACE", rules)
-    with Store(tmp_path) as store, pytest.raises(RuntimeError, match="is in no rule"):
+    with DockStore(tmp_path) as store, pytest.raises(RuntimeError, match="is in no rule"):
         create_application(store)
 
 
@@ -193,6 +193,6 @@ def test_what_was_claimed_is_what_a_reader_gates(tacit: Tacit, tmp_path: Path) -
     claimed.write_bytes(content)
     assert tacit("gate", claimed, "--max-success", ".99").code == 0
     told = json.loads(content)
-    told["mu"] /= 2
+    told["details"]["mu"] /= 2
     claimed.write_text(json.dumps(told))
     assert tacit("gate", claimed, "--max-success", ".99").code != 0

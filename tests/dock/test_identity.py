@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from tacit.dock import Store
-from tacit.dock.blobs import TRASH_SECONDS
+from tacit_dock import DockStore
+from tacit_dock.blobs import TRASH_SECONDS
+from tacit_dock.examples import Example, keep_example
 from tests.dock.learnwares import dock, files, keep, specification, weights
 
 MANY = 30
 
 
 def filled(folder: Path, count: int = MANY) -> list[str]:
-    with Store(folder) as store:
+    with DockStore(folder) as store:
         return [keep(store, files(specification(n)), key=f"k{n}")["id"] for n in range(count)]
 
 
@@ -30,8 +31,9 @@ def test_a_new_database_beside_contents_is_refused_and_nothing_is_deleted(tmp_pa
     filled(tmp_path / "dock")
     before = contents(tmp_path / "dock")
     with pytest.raises(ValueError, match="holds contents of a dock"):
-        Store(tmp_path / "dock", str(tmp_path / "new.sqlite"))
+        DockStore(tmp_path / "dock", str(tmp_path / "new.sqlite"))
     assert contents(tmp_path / "dock") == before
+    assert list(tmp_path.glob("new.sqlite*")) == []
     with dock(tmp_path / "dock") as found:
         assert len(found.client.get("/v1/learnwares").json()["items"]) == MANY
         assert found.client.get("/v1/health").json()["status"] == "ok"
@@ -43,12 +45,12 @@ def test_the_database_of_another_dock_is_refused(tmp_path: Path) -> None:
     filled(tmp_path / "other", 2)
     before = contents(tmp_path / "one")
     with pytest.raises(ValueError, match="of another dock than the folder"):
-        Store(tmp_path / "one", str(tmp_path / "other" / "dock.sqlite"))
+        DockStore(tmp_path / "one", str(tmp_path / "other" / "dock.sqlite"))
     with pytest.raises(ValueError, match=r"is empty, and .* is of a dock with records"):
-        Store(tmp_path / "nothing", str(tmp_path / "other" / "dock.sqlite"))
+        DockStore(tmp_path / "nothing", str(tmp_path / "other" / "dock.sqlite"))
     (tmp_path / "one" / "dock.id").write_text("\x00 nobody")
     with pytest.raises(ValueError, match="expected the identity of a dock"):
-        Store(tmp_path / "one")
+        DockStore(tmp_path / "one")
     assert contents(tmp_path / "one") == before
 
 
@@ -59,10 +61,10 @@ def test_a_dock_from_before_is_given_an_identity_once(tmp_path: Path) -> None:
     (tmp_path / "dock.id").unlink()
     with sqlite3.connect(tmp_path / "dock.sqlite") as held:
         held.execute("DELETE FROM dock_meta WHERE key = 'identity'")
-    with Store(tmp_path):
+    with DockStore(tmp_path):
         pass
     first = (tmp_path / "dock.id").read_text()
-    with Store(tmp_path) as store:
+    with DockStore(tmp_path) as store:
         assert len(store.learnwares().items) == 2
     assert (tmp_path / "dock.id").read_text() == first
 
@@ -70,7 +72,7 @@ def test_a_dock_from_before_is_given_an_identity_once(tmp_path: Path) -> None:
 def test_an_old_backup_removes_nothing_where_most_would_go(tmp_path: Path) -> None:
     filled(tmp_path, 2)
     shutil.copy(tmp_path / "dock.sqlite", tmp_path / "backup.sqlite")
-    with Store(tmp_path) as store:
+    with DockStore(tmp_path) as store:
         for n in range(2, MANY):
             keep(store, files(specification(n)), key=f"k{n}")
     before = contents(tmp_path)
@@ -85,7 +87,7 @@ def test_an_old_backup_removes_nothing_where_most_would_go(tmp_path: Path) -> No
 
 def test_a_few_contents_without_a_record_are_in_the_trash_for_some_days(tmp_path: Path) -> None:
     filled(tmp_path, 6)
-    with Store(tmp_path) as store:
+    with DockStore(tmp_path) as store:
         upload = store.blobs.upload("model", 1000)
         upload.write(weights())
         digest = upload.digest
@@ -100,9 +102,25 @@ def test_a_few_contents_without_a_record_are_in_the_trash_for_some_days(tmp_path
         assert not left.exists()
 
 
+def test_what_a_dock_did_not_put_there_stays(tmp_path: Path) -> None:
+    """A folder of somebody's own, of which some names are those that a dock uses."""
+    old = time.time() - 10 * TRASH_SECONDS
+    mine = [tmp_path / name for name in ("trash/letter", "incoming/notes.txt", "reserve")]
+    for path in mine:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"mine")
+        os.utime(path, (old, old))
+    with dock(tmp_path) as found:
+        gone = found.submit(files(specification(1)))
+        found.client.delete(gone.headers["location"], headers=found.headers())
+        assert not found.store.reserve.fill(1000)
+        assert not found.store.reserve.give()
+    assert {path.read_bytes() for path in mine} == {b"mine"}
+
+
 def test_a_withdrawal_leaves_nothing_on_the_disk(tmp_path: Path) -> None:
     secret = b"a sentence of the card that is nowhere else"
-    with Store(tmp_path / "dock") as store:
+    with DockStore(tmp_path / "dock") as store:
         for n in range(5):
             keep(store, files(specification(n)), key=f"k{n}")
         card = b"---\ntitle: " + secret + b"\n---\n" + secret * 20 + b"\n"
@@ -120,11 +138,23 @@ def test_a_withdrawal_leaves_nothing_on_the_disk(tmp_path: Path) -> None:
 def test_nobody_else_reads_what_a_dock_keeps(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
-        with Store(tmp_path / "dock") as store:
+        with DockStore(tmp_path / "dock") as store:
             keep(store, files(specification(1), model=weights()))
+            store.reserve.fill(1000)
+            upload = store.blobs.upload("model", 1000)
+            keep_example(store, Example("one", "One", specification(1, "task").to_bytes()))
             for path in [tmp_path / "dock", *(tmp_path / "dock").rglob("*")]:
                 mode = stat.S_IMODE(path.stat().st_mode)
-                inside = any(part in ("blobs", "incoming") for part in path.parts)
-                assert inside or mode & 0o077 == 0, (path, oct(mode))
+                assert mode == (0o700 if path.is_dir() else 0o600), (path, oct(mode))
+            upload.discard()
     finally:
         os.umask(before)
+
+
+def test_what_was_open_to_others_is_closed_at_the_next_start(tmp_path: Path) -> None:
+    filled(tmp_path / "dock", 2)
+    ours = [tmp_path / "dock" / name for name in ("blobs", "incoming", "dock.sqlite")]
+    for path in ours:
+        path.chmod(0o755)
+    with DockStore(tmp_path / "dock"):
+        assert {stat.S_IMODE(path.stat().st_mode) for path in ours} <= {0o700, 0o600}

@@ -8,16 +8,26 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import httpx
 import pytest
 
-from tacit.dock import RefusedError, Settings, Store, create_application
-from tacit.dock.api.rates import Rates
-from tacit.dock.records import Filters
-from tacit.dock.search import index as indexing
-from tacit.specifications import Space
-from tests.dock.learnwares import OCTETS, files, is_problem, keep, specification, weights
+from tacit.specifications import SpecificationSpace
+from tacit_dock import DockSettings, DockStore, RefusedError, create_application
+from tacit_dock.api.rates import Rates
+from tacit_dock.records import Filters
+from tacit_dock.search import index as indexing
+from tests.dock.learnwares import (
+    OCTETS,
+    SPACE,
+    card,
+    files,
+    is_problem,
+    keep,
+    specification,
+    weights,
+)
 from tests.dock.learnwares import dock as started
 
 
@@ -40,7 +50,7 @@ def test_a_body_that_is_too_slow(store):
 
     answer = asked(
         store,
-        Settings(body_seconds=0.05),
+        DockSettings(body_seconds=0.05),
         lambda client: client.post("/v1/search", content=slow(), headers=OCTETS),
     )
     is_problem(answer, 408)
@@ -63,7 +73,7 @@ def test_what_comes_beside_too_many_is_told_to_come_again(store, monkeypatch):
         finished.set()
         return beside, await slow, await client.get("/v1/health")
 
-    beside, slow, after = asked(store, Settings(concurrency=1), ask)
+    beside, slow, after = asked(store, DockSettings(concurrency=1), ask)
     is_problem(beside, 503)
     assert beside.headers["retry-after"] == "1"
     assert (slow.status_code, after.status_code) == (200, 200)
@@ -86,7 +96,7 @@ def test_a_body_on_its_way_keeps_nobody_waiting(store):
         finished.set()
         return beside, await slow
 
-    beside, slow = asked(store, Settings(concurrency=1), ask)
+    beside, slow = asked(store, DockSettings(concurrency=1), ask)
     assert (beside.status_code, slow.status_code) == (200, 200)
 
 
@@ -117,7 +127,7 @@ def test_bodies_under_way_are_counted(store, limits):
         again = await client.post("/v1/search", content=content, headers=OCTETS)
         return third, [reads, *ended, again]
 
-    third, others = asked(store, Settings(**limits), ask)
+    third, others = asked(store, DockSettings(**limits), ask)
     is_problem(third, 503)
     assert third.headers["retry-after"] == "5"
     assert [one.status_code for one in others] == [200] * 4
@@ -130,7 +140,7 @@ def test_bytes_under_way_are_counted(store):
         return [await client.post("/v1/search", content=content, headers=OCTETS) for _ in "abc"]
 
     for most, status in ((2 * len(content), 200), (2 * len(content) - 2, 503)):
-        for answer in asked(store, Settings(max_arriving_bytes=most), ask):
+        for answer in asked(store, DockSettings(max_arriving_bytes=most), ask):
             assert answer.status_code == status
 
 
@@ -139,10 +149,10 @@ def test_a_host_that_is_another(store):
         hosts = ("dock", "DOCK:8765", "dock.example", "other", "dock.", "")
         return [await client.get("/v1/health", headers={"Host": host}) for host in hosts]
 
-    found = asked(store, Settings(hosts=("dock", "dock.example")), ask)
+    found = asked(store, DockSettings(hosts=("dock", "dock.example")), ask)
     assert [one.status_code for one in found] == [200, 200, 200, 421, 421, 421]
     is_problem(found[3], 421)
-    assert {one.status_code for one in asked(store, Settings(), ask)} == {200}
+    assert {one.status_code for one in asked(store, DockSettings(), ask)} == {200}
 
 
 def test_a_bucket_fills_again():
@@ -176,11 +186,11 @@ def test_a_bucket_fills_again():
 )
 def test_settings_that_are_none(name, value):
     with pytest.raises(ValueError, match=name):
-        Settings(**{name: value})
+        DockSettings(**{name: value})
 
 
 def test_contents_that_no_record_names_are_collected(tmp_path):
-    with Store(tmp_path) as store:
+    with DockStore(tmp_path) as store:
         with store.blobs.upload("model", 100) as upload:
             upload.write(b"orphan")
             upload.keep()
@@ -203,8 +213,8 @@ def test_a_content_that_is_damaged_is_left_out_and_counted(tmp_path):
 
 def test_uploads_of_a_server_that_is_gone_are_removed_at_once(tmp_path):
     program = (
-        "import sys; from tacit.dock import Store; "
-        "upload = Store(sys.argv[1]).blobs.upload('model', 10**6); upload.write(b'x' * 1000); "
+        "import sys; from tacit_dock import DockStore; "
+        "upload = DockStore(sys.argv[1]).blobs.upload('model', 10**6); upload.write(b'x' * 1000); "
         "print('there', flush=True); sys.stdin.readline()"
     )
     process = subprocess.Popen(
@@ -214,13 +224,43 @@ def test_uploads_of_a_server_that_is_gone_are_removed_at_once(tmp_path):
     assert process.stdout.readline() == "there\n"
     (path,) = (tmp_path / "incoming").iterdir()
     os.utime(path, (time.time() - 60,) * 2)
-    with Store(tmp_path) as store:
+    with DockStore(tmp_path) as store:
         # another server's, which is alive
         assert store.blobs.sweep() == 0
         process.kill()
         process.communicate()
         assert store.blobs.sweep() == 1
         assert list(store.blobs.incoming.iterdir()) == []
+
+
+def test_a_list_reads_one_content_of_each_however_often_it_was_revised(tmp_path):
+    with started(tmp_path, DockSettings(max_revisions=4)) as found:
+        made = found.submit(files(specification(0)))
+        place, headers = made.headers["location"], found.headers(**{"If-Match": "*"})
+        for seed in range(1, 4):
+            parts = {**files(specification(seed)), "card": card(f"Number {seed}")}
+            assert found.client.put(place, files=parts, headers=headers).status_code == 200
+        refused = found.client.put(place, files=files(specification(4)), headers=headers)
+        is_problem(refused, 429, "4 revisions")
+        assert len(found.client.get(place).json()["history"]) == 4
+        (listed,) = found.store.learnwares().items
+        assert (listed.title, len(listed.history)) == ("Number 3", 1)
+        assert listed.summary() == found.store.learnware(listed.id).summary()
+        assert listed.policy == found.store.learnware(listed.id).policy
+
+
+def test_spaces_that_are_told_have_an_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("tacit_dock.reading.MOST_SPACES", 2)
+    with started(tmp_path) as found:
+        for seed, count in enumerate((1, 2, 2, 3)):
+            space = replace(SPACE, factor=f"seed:{count}")
+            assert found.submit(files(specification(seed, space=space))).status_code == 201
+        told = found.client.get("/v1/spaces").json()["items"]
+        assert [held["learnwares"] for held in told] == [2, 1]
+        assert "4 models" in found.client.get("/").text
+        names = tuple(f"layer {number} {'x' * 60}" for number in range(400))
+        wide = replace(SPACE, layers=names, shapes=((1, 1),) * 400)
+        is_problem(found.submit(files(specification(9, space=wide))), 422, "a space that is told")
 
 
 def test_few_numbers_are_compared_exactly(monkeypatch, store):
@@ -239,7 +279,7 @@ def test_heads_that_cost_too_much_are_refused(dock):
     long = (2 << 20).to_bytes(8, "little") + b"{" + bytes(2 << 20)
     is_problem(dock.search(long), 422, "head of at most")
     layers = tuple(f"l{i}" for i in range(1001))
-    space = Space(
+    space = SpecificationSpace(
         backbone="b", layers=layers, shapes=((1, 1),) * 1001, factor="seed:7", subspace="none",
         output="scatter",
     )  # fmt: skip

@@ -6,9 +6,10 @@ import re
 
 import pytest
 
-from tacit.dock import Policy, Settings
-from tacit.dock.examples import Example, keep_example
-from tacit.dock.pages.rendering import claim, markdown
+from tacit_dock import AdmissionPolicy, DockSettings
+from tacit_dock.examples import Example, keep_example
+from tacit_dock.pages.rendering import markdown
+from tacit_dock.promised import claim
 from tests.dock.learnwares import SPACE, card, dock, files, specification
 
 HTML = {"Accept": "text/html"}
@@ -160,6 +161,13 @@ def test_submit_and_withdraw_by_forms(dock):
     assert "Digits" not in tombstone
 
 
+def test_a_browser_is_told_which_methods_are_done(dock):
+    for path in ("/", "/search", "/submit", f"/learnwares/{'0' * 32}/withdraw", "/v1/health"):
+        answer = dock.client.options(path, headers={"Accept": "text/html"})
+        assert (answer.status_code, answer.content) == (204, b"")
+        assert "GET" in answer.headers["allow"]
+
+
 def test_refusals_are_pages_for_browsers_and_problems_for_programs(dock):
     assert "nothing at this path" in text_of(dock, "/nowhere", 404).lower()
     assert "no such learnware" in text_of(dock, "/learnwares/" + "0" * 32, 404)
@@ -172,7 +180,7 @@ def test_refusals_are_pages_for_browsers_and_problems_for_programs(dock):
 
 
 def test_too_many_requests_are_told_when_to_come_again(tmp_path):
-    with dock(tmp_path / "dock", Settings(requests_per_minute=1)) as found:
+    with dock(tmp_path / "dock", DockSettings(requests_per_minute=1)) as found:
         text_of(found, "/")
         answer = found.client.get("/", headers=HTML)
         assert answer.status_code == 429
@@ -181,7 +189,7 @@ def test_too_many_requests_are_told_when_to_come_again(tmp_path):
 
 
 def test_no_guarantee_and_quarantine_are_told(tmp_path):
-    settings = Settings(policy=Policy(without="quarantine"))
+    settings = DockSettings(policy=AdmissionPolicy(without="quarantine"))
     with dock(tmp_path / "dock", settings) as found:
         bare = found.submit(files(specification(1, guarantees=()))).json()["id"]
         text = text_of(found, f"/learnwares/{bare}")

@@ -8,9 +8,9 @@ import threading
 import numpy as np
 import pytest
 
-from tacit.dock.search.quantised import Quantised, hadamard
-from tacit.dock.search.vectors import VectorStore
 from tacit.specifications.identification import judge_match
+from tacit_dock.search.quantised import Quantised, hadamard
+from tacit_dock.search.vectors import VectorStore
 
 
 def unit(rows):

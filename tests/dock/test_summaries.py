@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tacit.dock import Settings, Store, examine
-from tacit.dock.records import Filters
-from tacit.dock.search import index as indexing
-from tacit.dock.search.index import Index
+import pytest
+
+from tacit_dock import DockSettings, DockStore, examine
+from tacit_dock.records import Filters
+from tacit_dock.search import index as indexing
+from tacit_dock.search.index import Index
 from tests.dock.learnwares import card, files, keep, specification
 
 
-def revised(store: Store, identifier: str, seed: int, title: str) -> None:
+def revised(store: DockStore, identifier: str, seed: int, title: str) -> None:
     found = store.learnware(identifier)
     parts = files(specification(seed), card=card(title))
     uploads = {name: store.blobs.upload(name, 1 << 20) for name in parts}
     try:
         for name, content in parts.items():
             uploads[name].write(content)
-        settings = Settings()
+        settings = DockSettings()
         made = examine(uploads, {}, settings)
         store.revise(identifier, found.revision, made, "me", settings)
     finally:
@@ -33,7 +35,7 @@ def told(index: Index) -> list[str]:
 
 
 def test_a_change_by_another_process_is_told_at_the_next_search(tmp_path: Path) -> None:
-    with Store(tmp_path) as store, Store(tmp_path) as other:
+    with DockStore(tmp_path) as store, DockStore(tmp_path) as other:
         index = Index(store)
         first = keep(store, files(specification(1), card=card("Old")), key="a")["id"]
         keep(store, files(specification(2), card=card("Beside")), key="b")
@@ -45,7 +47,7 @@ def test_a_change_by_another_process_is_told_at_the_next_search(tmp_path: Path) 
 
 
 def test_what_was_read_before_a_change_is_not_kept(tmp_path: Path, monkeypatch) -> None:
-    with Store(tmp_path) as store:
+    with DockStore(tmp_path) as store:
         index = Index(store)
         first = keep(store, files(specification(1), card=card("Old")))["id"]
         plain = store.named
@@ -63,9 +65,25 @@ def test_what_was_read_before_a_change_is_not_kept(tmp_path: Path, monkeypatch) 
         assert told(index) == ["New"]
 
 
+def test_what_is_counted_of_all_is_read_once_for_every_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with DockStore(tmp_path) as store, DockStore(tmp_path) as other:
+        keep(other, files(specification(1)))
+        first = store.facets(), store.spaces()
+        assert (first[0]["tag"], first[1][0]["learnwares"]) == ([("mnist", 1)], 1)
+        with monkeypatch.context() as patch:
+            for name in ("facets", "spaces"):
+                patch.setattr(f"tacit_dock.reading.{name}", None)
+            assert (store.facets(), store.spaces()) == first
+        # what another process changes is told at once
+        keep(other, files(specification(2)), key="other")
+        assert (store.facets()["tag"], store.spaces()[0]["learnwares"]) == ([("mnist", 2)], 2)
+
+
 def test_summaries_do_not_grow_without_end(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(indexing, "MOST_SUMMARIES", 3)
-    with Store(tmp_path) as store:
+    with DockStore(tmp_path) as store:
         index = Index(store)
         for seed in range(8):
             keep(store, files(specification(seed), card=card(f"T{seed}")), key=f"k{seed}")

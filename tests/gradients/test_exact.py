@@ -14,7 +14,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 
 from tacit.gradients import per_example
 from tacit.gradients.batches import frozen_parameters, trainable_parameters
-from tacit.gradients.capture import recorded_losses
+from tacit.gradients.capture import record_losses
 from tacit.training import noisy_coefficients
 from tests.gradients.layers import CASES, case, curved
 from tests.gradients.naive import (
@@ -117,7 +117,7 @@ def test_rules_cover_what_is_common(name):
 def free_parameters(model, loss, inputs, targets):
     parameters = trainable_parameters(model)
     with frozen_parameters(parameters):
-        _, recorder = recorded_losses(model, loss, (inputs, targets), len(targets), parameters)
+        _, recorder = record_losses(model, loss, (inputs, targets), len(targets), parameters)
     return recorder.free
 
 

@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import typer
+
 Test = TypeVar("Test", bound=Callable[..., None])
 
 CASES: dict[str, list[str]] = defaultdict(list)
@@ -48,16 +50,17 @@ def is_silent(command: str) -> bool:
     return any(" ".join(words[:count]) in SILENT for count in range(1, len(words) + 1))
 
 
-def commands(group: Any, prefix: tuple[str, ...] = ()) -> list[str]:
+def commands(group: Any, prefix: tuple[str, ...] = (), above: Any = None) -> list[str]:
     """Return every command below a group, spelled as it is typed."""
     found = []
+    context = typer.Context(group, info_name=group.name, parent=above)
     # those that are imported when they are asked for, and the one that is not named
-    for name in sorted({*group.list_commands(None), *group.commands}):
-        command = group.get_command(None, name)
+    for name in sorted({*group.list_commands(context), *group.commands}):
+        command = group.get_command(context, name)
         # the group's own command has no name that is typed
         path = prefix if name == "/" else (*prefix, name)
         if hasattr(command, "commands"):
-            found += commands(command, path)
+            found += commands(command, path, context)
         else:
             found.append(" ".join(path))
     return found

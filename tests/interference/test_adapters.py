@@ -61,9 +61,25 @@ def folders(tmp_path_factory):
 @pytest.mark.parametrize("name", REPLACED)
 @tells_nothing_beside("adapter fit", "adapter")
 def test_an_adapter_tells_nothing_beside_its_noisy_sums(interference, folders, name):
-    flags = ["adapter", "fit", folders["classifier"], "t.csv", *FLAGS, "--batch", "40", *HELD]
+    flags = ["adapter", "fit", folders["classifier"], "t.csv", *FLAGS, "--batch", "40", *HELD,
+             "--classes", "red,green,blue"]  # fmt: skip
     pair = interference.commands(flags, {"t.csv": table()}, {"t.csv": table(REPLACED[name])})
     pair.assert_equal(holder=HOLDERS, holder_terminal=True)
+
+
+@tells_nothing_beside("adapter fit")
+def test_a_record_of_another_class_renumbers_no_other(interference, folders):
+    """Of three classes 0 and 1 are there, and one record of the two tables has 2 or LABEL_1."""
+    flags = ["adapter", "fit", folders["classifier"], "t.csv", *FLAGS, "--batch", "40", *HELD]
+    rows = [f"{WORDS[i % 60]},{i % 2}" for i in range(40)]
+
+    def named(label):
+        return {"t.csv": "\n".join(["text,label", *rows[1:], f"w0,{label}"]) + "\n"}
+
+    for label in ("2", "LABEL_1"):
+        pair = interference.commands(flags, named("0"), named(label))
+        pair.assert_equal(holder=HOLDERS, holder_terminal=True)
+        assert pair.first.code == 0, pair.first.err
 
 
 @tells_nothing_beside("adapter fit")

@@ -16,10 +16,11 @@ from tacit.pages.numbers import epsilon_at, number_lines
 from tacit.pages.strength import assumed
 from tacit.releases import Number, Provenance, Release
 from tacit.report import render_certificate, render_report, write_certificate
-from tacit.statistics import Query, compare
-from tacit.statistics.comparison.page import render_comparison
+from tacit.statistics import Query
 from tacit.statistics.page import noise_figure
 from tacit.text import beside
+from tacit_lab.comparison import compare
+from tacit_lab.comparison.page import render_comparison
 
 PROVENANCE = Provenance(
     command="tacit statistic table.csv",

@@ -3,18 +3,9 @@
 import numpy as np
 import pytest
 
-from tacit.adapters import (
-    DPSGD,
-    DPLoRAFA,
-    HeadSteps,
-    LoRAFA,
-    NoisyProjection,
-    Schedule,
-    auc_from_profile,
-    canary_game,
-    play_linear_heads,
-)
+from tacit.adapters import DPSGD, DPLoRAFA, HeadSteps, LoRAFA, NoisyProjection, Schedule
 from tacit.guarantees import SuccessBound
+from tacit_lab.canary_game import auc_from_profile, canary_game, play_linear_heads
 
 from .registry import bounds, certifies
 

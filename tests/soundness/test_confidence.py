@@ -9,11 +9,10 @@ from scipy.stats import norm
 
 from tacit.covariance import Isotropic, ScaleMixture
 from tacit.design import true_information as designs
-from tacit.estimates import estimate_stackelberg
-from tacit.estimates.stackelberg import checks
 from tacit.guarantees import InformationBound
 from tacit.information import compose_joint, composition, concentration, mixture
 from tacit.information.bounds import InformationBracket as Bracket
+from tacit_lab.stackelberg import checks, estimate_stackelberg
 
 from ..information.oracles import largest_miss_count
 from .registry import certifies

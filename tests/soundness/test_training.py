@@ -8,17 +8,11 @@ import torch
 
 from tacit.attacks import audit_one_run, coins
 from tacit.guarantees import GaussianDP, Indistinguishability, SuccessBound
-from tacit.training import (
-    Beside,
-    References,
-    RobustAggregation,
-    blended,
-    bounded_probability,
-    robust_aggregate,
-)
-from tacit.training.poisoning.sources import Sources
-from tacit.training.poisoning.workflow import PoisonedTraining
-from tests.training.poisoning.problems import SHAPE, descent, images, linear
+from tacit.training import Beside, References, bounded_probability
+from tacit_lab.poisoning import RobustAggregation, blended, robust_aggregate
+from tacit_lab.poisoning.sources import Sources
+from tacit_lab.poisoning.workflow import PoisonedTraining
+from tests.lab.poisoning.problems import SHAPE, descent, images, linear
 from tests.training.runs import flat, gradients, made, run_of, task
 
 from .registry import bounds, certifies

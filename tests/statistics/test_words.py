@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 
 from tacit import Effort, Rows, Table
-from tacit.statistics import Session, compare, privatize, read_table
+from tacit.statistics import Session, privatize, read_table
 from tacit.statistics.queries.language import columns_read
+from tacit_lab.comparison import compare
 
 CITIES = ["Rome", "Bern", "Oslo"]
 BOUNDS = {"income": (0.0, 1000.0)}

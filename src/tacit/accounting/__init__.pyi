@@ -10,6 +10,7 @@ from .mechanisms.classical import laplace as laplace
 from .mechanisms.classical import randomized_response as randomized_response
 from .mechanisms.gaussian import gaussian as gaussian
 from .mechanisms.gaussian import gaussian_shift as gaussian_shift
+from .mechanisms.groups import subsampled_group as subsampled_group
 from .mechanisms.indistinguishability import RoundAccount as RoundAccount
 from .mechanisms.indistinguishability import account_rounds as account_rounds
 from .mechanisms.indistinguishability import per_round_budgets as per_round_budgets

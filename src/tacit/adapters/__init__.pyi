@@ -3,12 +3,6 @@
 from .auditing import CanaryAudit as CanaryAudit
 from .auditing import audit_adapter as audit_adapter
 from .directions import principal_projections as principal_projections
-from .game.evidence import CanaryGame as CanaryGame
-from .game.evidence import auc_from_profile as auc_from_profile
-from .game.evidence import canary_game as canary_game
-from .game.linear import PlayedHeads as PlayedHeads
-from .game.linear import play_linear_heads as play_linear_heads
-from .game.linear import update_log_ratio as update_log_ratio
 from .heads import Heads as Heads
 from .heads import HeadSteps as HeadSteps
 from .heads import train_heads as train_heads

@@ -326,7 +326,7 @@ def _with_factors(
         start = random_projection(rank, layer.width, rng)
     else:
         try:
-            start = torch.as_tensor(given).detach().float()
+            start = torch.as_tensor(given).detach().to(torch.float32, copy=True)
         except (TypeError, ValueError, RuntimeError):
             raise ValueError(
                 f"projections: expected an array for {layer.name}, got {type(given).__name__}"

@@ -332,11 +332,13 @@ def _tensor(name: str, value: Any) -> Tensor:
         raise ValueError(
             f"data[{name}]: expected rows of tokens, (n, length), got shape {tuple(found.shape)}"
         )
-    if found.is_floating_point():
-        if not bool(torch.isfinite(found).all()):
-            raise ValueError(f"data[{name}]: expected finite numbers, got NaN or infinite ones")
-        return found.to(torch.get_default_dtype()) if name != MASK else found.long()
-    return found if name == INPUTS and found.dtype == torch.bool else found.long()
+    if found.is_floating_point() and not bool(torch.isfinite(found).all()):
+        raise ValueError(f"data[{name}]: expected finite numbers, got NaN or infinite ones")
+    # copied: what was checked, and what is certified, is what is trained on
+    if found.is_floating_point() and name != MASK:
+        return found.to(torch.get_default_dtype(), copy=True)
+    truth = name == INPUTS and found.dtype == torch.bool
+    return found.to(torch.bool if truth else torch.long, copy=True)
 
 
 def _check_range(name: str, values: Tensor, size: int, *, ignored: bool = False) -> None:

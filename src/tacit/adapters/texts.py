@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import hashlib
-import io
-import json
 import os
-import re
-import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tacit._ground.checks import Array, in_interval, integer
-from tacit._ground.files import read_bytes
+from tacit._ground.checks import Array, in_interval, integer, texts
 from tacit._ground.reprs import shown
+from tacit.adapters.tables import KINDS, read_table
 from tacit.adapters.tasks import HEADS, IGNORED, LABELS, MASK, TOKENS, Rows, vocabulary
 from tacit.models import read_text
 from tacit.models.loading import SMALL, STORED, check_device, is_here, loading
@@ -30,9 +23,6 @@ from tacit.models.small.storage import quiet
 
 # Share of a record's tokens that a masked model predicts, and the seed of which.
 MASKED, MASKING = 0.15, 0
-# Tables of texts, one record a row.
-KINDS = (".csv", ".csv.gz", ".jsonl", ".jsonl.gz")
-NUMBER = re.compile("-?(0|[1-9][0-9]{0,17})")
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,15 +93,15 @@ def read_records(
         length: tokens of a record.
         text: column of a table.
         label: column of the class, for a model that classifies.
-        classes: names of classes 0, 1, …, as another file had them; read off the column when left
-            out.
+        classes: names of classes 0, 1, …; when left out the names that the model has for them, or
+            their numbers from 0. No label is read by what the others are.
 
     Returns:
-        The records, and the names of the classes.
+        The records, and the names of the classes; none where no class is predicted.
 
     Raises:
-        ValueError: a file or column that is not there, no record, or more classes than the model
-            has.
+        ValueError: a file or column that is not there, no record, a label that is none of the
+            classes, or more classes than the model has.
     """
     size = integer("length", length, minimum=2)
     most = getattr(model.network.config, "max_position_embeddings", None)
@@ -136,20 +126,34 @@ def read_records(
     rows = _pad(encoded)
     if model.task != "classification":
         return _with_labels(model, rows), ()
+    known = _class_names(model, classes)
+    # each label by itself: what the other records say moves no class
+    numbers = {name: place for names in known for place, name in enumerate(names)}
+    strange = next((place for place, row in enumerate(table, 1) if row[1] not in numbers), None)
+    if strange is not None:
+        raise ValueError(
+            f"data[{label}]: expected one of the classes {shown(known[0])}, got another in record "
+            f"{strange}; classes (--classes) says what they are called"
+        )
+    return {**rows, LABELS: torch.tensor([numbers[row[1]] for row in table])}, known[0]
+
+
+def _class_names(model: Pretrained, declared: Sequence[str] | None) -> list[tuple[str, ...]]:
+    """Return what classes 0, 1, … are called; and their numbers, where these are no names."""
     configuration: Any = model.network.config
-    named = [row[1] for row in table]
-    # what the checkpoint calls its classes
+    count = int(configuration.num_labels)
+    if declared is not None:
+        names = texts("classes", declared)
+        if len(names) > count or len(set(names)) < len(names):
+            raise ValueError(
+                f"classes: expected at most the {count} of the model, each once, got {shown(names)}"
+            )
+        return [names]
+    # what the checkpoint calls them
     stored = configuration.id2label or {}
     own = tuple(str(stored[key]) for key in sorted(stored, key=int))
-    known = tuple(classes or class_names(own, named, configuration.num_labels))
-    try:
-        # class names to numbers; a name that is not known is not repeated
-        numbers = [known.index(one) for one in named]
-    except ValueError:
-        raise ValueError(
-            f"data[{label}]: expected one of {len(known)} classes, got another"
-        ) from None
-    return {**rows, LABELS: torch.tensor(numbers)}, known
+    counted = tuple(map(str, range(count)))
+    return [own] if set(own) & set(counted) else [own, counted]
 
 
 def keep_apart(rows: Rows, share: float = 0.1, *, order: int = 0) -> tuple[Rows, Rows]:
@@ -250,135 +254,3 @@ def _with_labels(model: Pretrained, rows: Rows) -> Rows:
         TOKENS: tokens.masked_fill(chosen, instead),
         LABELS: tokens.masked_fill(~chosen, IGNORED),
     }
-
-
-def read_table(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return some columns of a table as text, row by row.
-
-    Raises:
-        ValueError: no such file, row or column, one that cannot be told from another, or a row that
-            is cut.
-    """
-    lines = _lines(path)
-    try:
-        rows = _objects(path, lines) if ".jsonl" in path.name else _rows(path, lines)
-    except (csv.Error, RecursionError) as error:
-        raise ValueError(f"data: cannot read {path.name} ({type(error).__name__})") from None
-    if not rows:
-        raise ValueError(f"data: expected rows in {path}, got none")
-    # by the header alone
-    missing = [name for name in columns if name not in rows[0]]
-    if missing:
-        raise ValueError(
-            f"data: expected a column {missing[0]!r} in {path.name}, got {shown(list(rows[0]))}"
-        )
-    # an empty text is a record; a class is needed
-    if any(row.get(name) in (None, "") for row in rows for name in columns[1:]):
-        raise ValueError(f"data: expected {' and '.join(columns)} in every row of {path.name}")
-    # text and whole numbers; anything else is refused without being shown
-    told = [[row.get(name) for name in columns] for row in rows]
-    found = [tuple(_text("" if value is None else value) for value in row) for row in told]
-    for name, column in zip(columns, zip(*found, strict=True), strict=True):
-        if None in column:
-            raise ValueError(f"data: expected text in every row of {name!r}, got something else")
-    return [tuple(map(str, row)) for row in found]
-
-
-def class_names(known: Sequence[str], named: Sequence[str], count: int) -> tuple[str, ...]:
-    """Return the names of classes 0, 1, …: the model's where they fit, numbers, else sorted.
-
-    Args:
-        known: what the model calls them.
-        named: the class of every record.
-        count: k, classes of the model.
-
-    Raises:
-        ValueError: more classes than the model has, or numbers outside 0 … k − 1 and 1 … k.
-    """
-    # numbers by size, then words by length and letter
-    found = sorted(set(named), key=lambda one: (not one.isdigit(), len(one), one))
-    # the model's own names
-    if set(found) <= set(known):
-        return tuple(known)
-    if all(NUMBER.fullmatch(one) for one in found):
-        numbers = list(map(int, found))
-        # what reaches k counts from 1
-        first = int(max(numbers) == count)
-        outside = sum(not first <= int(one) < first + count for one in named)
-        if outside:
-            raise ValueError(
-                f"data: expected classes from 0 to {count - 1}, as the model has them, got "
-                f"{outside} outside"
-            )
-        return tuple(str(one) for one in range(first, first + count))
-    if len(found) > count:
-        raise ValueError(
-            f"data: expected at most the {count} classes of the model, got {len(found)}"
-        )
-    return tuple(found)
-
-
-def _lines(path: Path) -> io.StringIO:
-    content = read_bytes("data", path)
-    if path.name.endswith(".gz"):
-        try:
-            # a cut or damaged archive is one sentence
-            content = gzip.decompress(content)
-        except (OSError, EOFError, zlib.error):
-            raise ValueError(f"data: cannot read {path}: it is no gzip file") from None
-    try:
-        return io.StringIO(content.decode("utf-8-sig"), newline="")
-    except UnicodeDecodeError:
-        raise ValueError(f"data: expected UTF-8 in {path}") from None
-
-
-def _objects(path: Path, lines: io.StringIO) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    for place, line in enumerate(lines, 1):
-        try:
-            row = json.loads(line) if line.strip() else None
-        except ValueError:
-            raise ValueError(f"data: line {place} of {path.name} is no JSON") from None
-        if row is not None:
-            rows.append(row if isinstance(row, dict) else {})
-    return rows
-
-
-def _rows(path: Path, lines: io.StringIO) -> list[dict[str, Any]]:
-    # csv's own limit of a field is 131,072 letters
-    with _wide_fields(len(lines.getvalue())):
-        header, *rows = [row for row in csv.reader(lines) if row] or [[]]
-    twice = sorted({name for name in header if header.count(name) > 1})
-    if twice:
-        raise ValueError(
-            f"data: expected each column of {path.name} once, got {shown(twice)} twice"
-        )
-    for row in rows:
-        # a comma in a text that is not quoted shifts every cell behind it
-        if len(row) != len(header):
-            raise ValueError(
-                f"data: expected {len(header)} columns in every row of {path.name}, got one with "
-                f"{len(row)}; a text with a comma is quoted"
-            )
-    return [dict(zip(header, row, strict=True)) for row in rows]
-
-
-@contextmanager
-def _wide_fields(most: int) -> Iterator[None]:
-    """Let a field be as long as its file; the limit is the process's."""
-    before = csv.field_size_limit(max(most, 1))
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
-
-
-def _text(value: Any) -> str | None:
-    """Return text or a whole number as text that has a UTF-8 form; None for anything else."""
-    if not isinstance(value, (str, int)) or isinstance(value, bool):
-        return None
-    try:
-        str(value).encode("utf-8")
-    except UnicodeEncodeError:
-        return None
-    return str(value)

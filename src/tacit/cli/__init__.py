@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
 
 from tacit import __version__
 from tacit.cli.console import harmless
+from tacit.cli.hooks import CONTEXT, Commands
 from tacit.cli.output import ARGUMENTS
 from tacit.statistics.user_code import QueryError, QueryWarning
 
@@ -33,68 +28,6 @@ ELSEWHERE = {
     for flag in ("--epsilon", "--delta", "--mu", "--rho")
 }
 
-# The group of entry points under which a distribution names its commands.
-GROUP = "tacit.commands"
-
-
-class Commands(TyperGroup):
-    """Commands of every installed distribution, each imported when it is asked for."""
-
-    listing = False
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Return their names."""
-        del ctx
-        return sorted(_places())
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help: a line for every command, of which none is imported for it."""
-        self.listing = True
-        super().format_help(ctx, formatter)
-
-    def get_command(self, ctx: Any, name: str) -> Any:
-        """Return a command; None where there is none of the name."""
-        del ctx
-        place = _places().get(name)
-        if place is None:
-            return None
-        if self.listing:
-            return TyperCommand(name, help=_described(place))
-        found = place.load()
-        if isinstance(found, typer.Typer):
-            return _named(typer.main.get_group(found), name)
-        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        alone.command(name, context_settings=CONTEXT)(found)
-        return _named(typer.main.get_command(alone), name)
-
-
-def _named(command: Any, name: str) -> Any:
-    command.name = name
-    return command
-
-
-def _described(place: EntryPoint) -> str:
-    """Return the text of a command from its source: a function's docstring, or a group's help."""
-    spec = find_spec(place.module)
-    if spec is None or spec.origin is None:
-        return ""
-    for statement in ast.parse(Path(spec.origin).read_text("utf-8")).body:
-        if isinstance(statement, ast.FunctionDef) and statement.name == place.attr:
-            return ast.get_docstring(statement) or ""
-        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):
-            named = [target.id for target in statement.targets if isinstance(target, ast.Name)]
-            texts = {word.arg: word.value for word in statement.value.keywords}
-            if named == [place.attr] and isinstance(texts.get("help"), ast.Constant):
-                return str(ast.literal_eval(texts["help"]))
-    return ""
-
-
-@cache
-def _places() -> dict[str, EntryPoint]:
-    return {place.name: place for place in entry_points(group=GROUP)}
-
-
-CONTEXT = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
     name="tacit",
     cls=Commands,

@@ -14,6 +14,7 @@ from tacit.cli.console import line
 from tacit.cli.options import Chosen, Force, Json, Only, grouped
 from tacit.cli.output import json_output
 from tacit.cli.publishing import Destination, Drawing, Source, Telling, publish, tell_release
+from tacit.cli.tables import split_names
 from tacit.gradients.methods import DPSGD, DPLoRAFA, LoRAFA, NoisyProjection
 from tacit.releases import Table
 from tacit.runs import Run
@@ -102,6 +103,14 @@ class AdapterDataFlags:
     ] = None
     text: Annotated[str, typer.Option(help="Column of a table.")] = "text"
     label: Annotated[str, typer.Option(help="Column of the class.")] = "label"
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,…",
+            help="What classes 0, 1, … are called in --label; the names that the model has for "
+            "them, or their numbers from 0, when left out.",
+        ),
+    ] = None
     held_out: Annotated[
         str | None,
         typer.Option(
@@ -124,14 +133,20 @@ class AdapterDataFlags:
         # records as long as the model reads, and 64 tokens where it reads more
         most = getattr(model.network.config, "max_position_embeddings", LENGTH)
         length = min(LENGTH, most) if self.length is None else self.length
-        asked: dict[str, Any] = {"length": length, "text": self.text, "label": self.label}
-        rows, classes = read_records(model, data, **asked)
+        classes = None if self.classes is None else split_names("--classes", self.classes)
+        asked: dict[str, Any] = {
+            "length": length,
+            "text": self.text,
+            "label": self.label,
+            "classes": classes,
+        }
+        rows, _ = read_records(model, data, **asked)
         apart: dict[str, torch.Tensor] | None = None
         # a number counts records at the end of DATA
         if self.held_out is not None and self.held_out.isdecimal():
             rows, apart = last_apart(rows, int(self.held_out))
         elif self.held_out is not None:
-            apart, _ = read_records(model, self.held_out, **asked, classes=classes or None)
+            apart, _ = read_records(model, self.held_out, **asked)
         if apart is not None:
             # more would not narrow an interval that anybody reads
             apart = {name: value[:MEASURED] for name, value in apart.items()}

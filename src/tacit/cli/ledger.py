@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from tacit.cli.console import line
+from tacit.cli.console import consoles, line
 from tacit.cli.options import Force, Json, grouped
-from tacit.cli.output import JsonOutput, json_output, ledger_file
+from tacit.cli.output import (
+    JsonOutput,
+    absolute_path,
+    check_distinct,
+    json_output,
+    ledger_file,
+    new_file,
+)
 from tacit.cli.tables import TextFlags
 
 if TYPE_CHECKING:
-    from tacit.ledger import Budget, BudgetChange, Entry, Ledger, Spending
+    from tacit.ledger import BudgetChange, Entry, Ledger
     from tacit.statistics.tables.reading import Fingerprints
 
 app = typer.Typer(
     help="Show what was spent on a secret, set what may be, verify the record.",
     no_args_is_help=True,
 )
+
+
+class By(StrEnum):
+    """What the page of a report lists releases by."""
+
+    SECRET = "secret"
+    MONTH = "month"
+
 
 Location = Annotated[str, typer.Option("--ledger", help="Ledger file or database URL.")]
 Secret = Annotated[str | None, typer.Option(help="Name of the secret.")]
@@ -150,6 +166,77 @@ def verify(
     raise typer.Exit(0 if result.holds else 1)
 
 
+@app.command()
+def report(
+    ledger: Location,
+    since: Annotated[
+        str | None, typer.Option(help="First day, such as 2026-07-01; all when left out.")
+    ] = None,
+    by: Annotated[
+        By, typer.Option(help="What the page lists releases by.", show_choices=True)
+    ] = By.SECRET,
+    names: Annotated[
+        str | None,
+        typer.Option(help="CSV of two columns, secret and your own name for it; stays here."),
+    ] = None,
+    page: Annotated[str | None, typer.Option("--report", help="Page to write.")] = None,
+    table: Annotated[
+        str | None, typer.Option("--csv", help="Table of releases to write, for a spreadsheet.")
+    ] = None,
+    force: Force = False,
+) -> None:
+    """Say what was released, what is left, and who may still be asked: a page and a table."""
+    place = ledger_file(ledger)
+    paths = {"--names": names, "--report": page, "--csv": table}
+    check_distinct(
+        {"--ledger": place, **{flag: absolute_path(path) for flag, path in paths.items()}}
+    )
+    written = {flag: new_file(flag, paths[flag], force) for flag in ("--report", "--csv")}
+    called = None if names is None else _names(names)
+    from tacit._ground.files import write_text_atomic
+    from tacit.ledger import Ledger
+    from tacit.report import ledger_report
+    from tacit.report.ledger import left_words
+
+    try:
+        found = ledger_report(Ledger(ledger, create=False), since=since, names=called)
+    except ValueError as error:
+        # arguments of the function are flags here
+        name, colon, rest = str(error).partition(":")
+        if colon and name in ("since", "names"):
+            raise ValueError(f"--{name}:{rest}") from None
+        raise
+    console = consoles(False)
+    console.print(Text(found.headline, "bold"))
+    for account in found.secrets:
+        words = "" if account.left is None else f", left {left_words(account.left)}"
+        asked = "" if account.open else "; may not be asked any more"
+        line(console, "secret", f"{account.label}: {account.released} released{words}{asked}")
+    for flag, content in (("--report", found.to_html(by.value)), ("--csv", found.to_csv())):
+        target = written[flag]
+        if target is not None:
+            write_text_atomic(flag, target, content)
+            line(console, flag.removeprefix("--"), str(target))
+    line(console, "keep", "this is the holder's: it names secrets and what was asked of them")
+
+
+def _names(path: str) -> dict[str, str]:
+    """Return names by secret from a CSV of two columns, without a header."""
+    import csv
+
+    try:
+        with open(path, encoding="utf-8", newline="") as stream:
+            rows = [row for row in csv.reader(stream, strict=True) if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"--names: cannot read {path} ({type(error).__name__})") from None
+    for place, row in enumerate(rows, start=1):
+        if len(row) != 2:
+            raise ValueError(
+                f"--names: expected two columns, secret and name, got {len(row)} in record {place}"
+            )
+    return dict(rows)
+
+
 def _output(json: str | None, force: bool, ledger: str, data: str | None) -> JsonOutput:
     place = ledger_file(ledger)
     others = {"--ledger": None if place is None else str(place), "--data": data}
@@ -215,39 +302,14 @@ def _print_account(console: Console, book: Ledger, name: str) -> None:
 
 
 def _print_budget(console: Console, book: Ledger, name: str) -> None:
+    from tacit.report.ledger import left_words, spending_words
+
     limit, left, spent = book.budget(name), book.remaining(name), book.spent(name)
     console.print(Text(name, "bold"))
     line(console, "budget", "none set" if limit is None else str(limit))
     line(console, "spent", spending_words(spent))
     if left is not None:
         line(console, "left", left_words(left))
-
-
-def left_words(left: Budget) -> str:
-    """Return what is left in one line."""
-    return str(left) if left.nats or left.epsilon or left.mu or left.leakage else "nothing"
-
-
-def spending_words(spent: Spending) -> str:
-    """Return the totals in one line."""
-    from tacit.ledger.notions import shown
-
-    if spent.void:
-        return f"everything: {spent.void} reproducible release(s) recorded"
-    parts = [f"{shown(spent.nats)} nats"] if spent.nats or not spent.releases else []
-    if spent.leakage:
-        parts.append(f"{shown(spent.leakage)} nats of maximal leakage")
-    for adjacency, (epsilon, delta) in spent.approximate.items():
-        parts.append(f"ε = {shown(epsilon)}, δ = {shown(delta)} ({adjacency})")
-    parts += [f"μ = {shown(mu)} ({adjacency})" for adjacency, mu in spent.gaussian.items()]
-    curves = [adjacency for adjacency in spent.renyi if adjacency not in spent.gaussian]
-    parts += [f"a Rényi curve ({adjacency})" for adjacency in curves]
-    if spent.unadded:
-        parts.append(f"{spent.unadded} release(s) whose guarantees do not add up")
-    if spent.failure:
-        parts.append(f"guarantees that fail with probability at most {spent.failure:.3g}")
-    # a release of 0 nats is all that leaves no part
-    return "; ".join(parts or ["0 nats"]) + f" in {spent.releases} release(s)"
 
 
 def _change_line(change: BudgetChange) -> Text:

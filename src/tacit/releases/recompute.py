@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from tacit._ground.reprs import shown
+from tacit.attacks.intervals import least_upper_end
 from tacit.conversions import success_from_information
 from tacit.guarantees import SuccessBound
 from tacit.guarantees.base import Guarantee
-from tacit.releases.release import DERIVED, Release
+from tacit.releases.release import DERIVED, Attack, Release
 
 # What every release that draws assumes; a seed voids it, which is a state and no assumption.
 FROM_SYSTEM = "the randomness is the operating system's"
@@ -59,6 +60,34 @@ def check_assumed(release: Release[Any], expected: Sequence[str]) -> None:
         missing = sum(line not in held.assumptions for line in expected)
         if missing:
             raise ValueError(f"{missing} of the assumptions were removed")
+
+
+def check_measured(attacks: Sequence[Attack]) -> None:
+    """Refuse an attack whose interval ends below what so many trials give at its level.
+
+    Raises:
+        ValueError: one does.
+    """
+    for place, attack in enumerate(attacks):
+        check_interval(f"attacks[{place}]", attack)
+
+
+def check_interval(name: str, attack: Attack) -> None:
+    """Refuse an interval that ends below what so many trials give at its level.
+
+    Raises:
+        ValueError: it does; ``name`` is the attack's.
+    """
+    found = attack.success
+    if found.confidence is None:
+        raise ValueError(f"{name}.success.confidence: expected a number, got None")
+    # no interval of this level that so many trials give ends below this
+    least = least_upper_end(found.value, attack.trials, found.confidence)
+    if found.high < least * (1.0 - ROUNDING):
+        raise ValueError(
+            f"{name}.success.high: {attack.trials} trials give an upper end of {least:.6g} at "
+            f"least, got {found.high:.6g}"
+        )
 
 
 def only(release: Release[Any], kind: type[Guarantee]) -> Any:

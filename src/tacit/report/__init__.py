@@ -1,4 +1,4 @@
-"""One HTML page per release, and the certificate that may be published."""
+"""One HTML page per release, the certificate that may be published, and the report of a ledger."""
 
 from tacit._ground.lazy import attach
 

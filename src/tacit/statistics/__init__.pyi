@@ -2,9 +2,6 @@
 
 from . import pairs as pairs
 from . import queries as queries
-from .comparison.compare import compare as compare
-from .comparison.result import Comparison as Comparison
-from .comparison.result import PromiseResult as PromiseResult
 from .prepared import PreparedNumbers as PreparedNumbers
 from .queries.language import built_in_queries as built_in_queries
 from .queries.statistic import Query as Query

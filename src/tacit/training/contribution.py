@@ -590,7 +590,11 @@ def _check_loss(task: ContributionTask) -> None:
 def _examples(name: str, examples: Any) -> Examples:
     if not isinstance(examples, (tuple, list)) or len(examples) != 2:
         raise ValueError(f"{name}: expected (inputs, targets), got {type(examples).__name__}")
-    found = [part if isinstance(part, torch.Tensor) else _tensor(name, part) for part in examples]
+    # copied: what is checked and certified here is what is trained on
+    found = [
+        part.detach().clone() if isinstance(part, torch.Tensor) else _tensor(name, part)
+        for part in examples
+    ]
     for what, part in zip(("inputs", "targets"), found, strict=True):
         if part.ndim == 0 or len(part) == 0:
             raise ValueError(f"{name}: expected examples, got none in {what}")

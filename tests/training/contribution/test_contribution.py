@@ -114,6 +114,21 @@ def test_noise_and_batches_are_those_of_the_loop_by_hand():
         assert torch.equal(one, other)
 
 
+def test_what_was_checked_is_what_is_trained_on():
+    """Examples that change after `prepare` are not those of the certificate."""
+    found = []
+    for changed in (False, True):
+        model, data, sources, held_out = task()
+        prepared_run = asked(model, data, sources, held_out, batch=30, rng=5)
+        if changed:
+            data[0].fill_(3.0)
+            data[1].fill_(0)
+            sources.reverse()
+        prepared_run.draw()
+        found.append(model.weight.detach().clone())
+    assert torch.equal(*found)
+
+
 def test_a_source_that_lies_has_negative_influence_and_less_with_noise():
     _, found = prepared("Bob", influence=3, passes=4, epsilon=1.0)
     use = {one.name: one.measured for one in found.draw().use}

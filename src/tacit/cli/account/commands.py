@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -88,6 +88,12 @@ app = typer.Typer(
 
 def answer(mechanism: MechanismFlags, output: OutputFlags) -> None:
     """Account for the mechanism, or calibrate it, and tell."""
+    target = getattr(mechanism, "target_epsilon", None)
+    if target is not None:
+        if output.epsilon is not None:
+            raise ValueError("--target-epsilon: expected it or --epsilon, got both")
+        delta = DEFAULT_DELTA if output.delta is None else output.delta
+        output = replace(output, epsilon=target, delta=delta)
     # all that could refuse is asked before anything is computed
     chosen = json_output(output.json, output.force, {"--plot": output.plot})
     plot = None if output.plot is None else _plot_path(output.plot, output.force)
@@ -214,6 +220,9 @@ def _tell(chosen: JsonOutput, found: Accounted, rivals: list[Rival], *, written:
         line(console, rival.label, rival.text)
     for assumption in profile.assumptions:
         line(console, "assumes", assumption)
+    statement = mechanism.statement(found)
+    if statement is not None:
+        line(console, "statement", statement)
 
 
 def _content(
@@ -250,6 +259,7 @@ def _content(
         "infinite_mass": profile.infinite_mass,
         "published": published,
         "others": {rival.key: rival.value for rival in rivals},
+        "statement": mechanism.statement(found),
     }
 
 

@@ -6,12 +6,12 @@ The one that sets the privacy may be left out: then it is searched for.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from tacit._ground.values import Count, Flag, NonNegative, Positive, Within, value
 from tacit.guarantees.adjacency import Adjacency
-from tacit.text import number_down, number_up
+from tacit.text import number_down, number_up, significant
 
 if TYPE_CHECKING:
     from tacit.accounting import PrivacyProfile, ProjectedSteps
@@ -68,6 +68,11 @@ class MechanismFlags:
         """Return what others would have needed."""
         del parameter, epsilon, delta
         return []
+
+    def statement(self, found: Accounted) -> str | None:
+        """Return what a paper may say of it, where it is the account of a whole training."""
+        del found
+        return None
 
     def settings(self) -> dict[str, Any]:
         """Return every number but the parameter, for the record."""
@@ -188,6 +193,111 @@ class SampledFlags(MechanismFlags):
     def guess(self, epsilon: float, delta: float) -> float:
         """Return the noise of the central limit."""
         return _central_noise(self.sampling_rate, self.steps, epsilon, delta)
+
+
+@value
+class TrainingFlags(MechanismFlags):
+    """DP-SGD as it was run: examples, batch and epochs in place of a rate and steps.
+
+    Args:
+        examples: Examples in the training set.
+        batch: Examples in a step's batch; on average where coins draw them.
+        epochs: Passes over the training set.
+        noise_multiplier: Noise standard deviation over the clipping norm.
+        target_epsilon: ε to find the noise multiplier for, in its place.
+        sampling: A coin for every example and batch, or examples shuffled and cut into batches.
+        examples_per_user: Examples of one user at most; the guarantee is about the user.
+    """
+
+    word: ClassVar[str] = "dp-sgd"
+    parameter: ClassVar[str] = "noise_multiplier"
+
+    examples: Count
+    batch: Count
+    epochs: Positive = 1.0
+    noise_multiplier: Positive | None = None
+    target_epsilon: Positive | None = None
+    sampling: Literal["poisson", "shuffled"] = "poisson"
+    examples_per_user: Annotated[int, Within(1, 1000, ends="[]")] = 1
+
+    def _together(self) -> None:
+        if self.batch > self.examples:
+            raise ValueError(
+                f"batch: expected at most the {self.examples} examples, got {self.batch}"
+            )
+        if self.examples_per_user > self.examples:
+            raise ValueError(
+                f"examples_per_user: expected at most the {self.examples} examples, got "
+                f"{self.examples_per_user}"
+            )
+        if self.noise_multiplier is not None and self.target_epsilon is not None:
+            raise ValueError("target_epsilon: expected it or noise_multiplier, got both")
+
+    @property
+    def rate(self) -> float:
+        """The share of the examples in a batch."""
+        return self.batch / self.examples
+
+    @property
+    def steps(self) -> int:
+        """Batches in all epochs, the last of them whole."""
+        return math.ceil(self.epochs * self.examples / self.batch)
+
+    def profile(self, parameter: float) -> PrivacyProfile:
+        """Return the profile at this noise."""
+        from tacit.accounting import gaussian, subsampled_group
+
+        if self.sampling == "poisson":
+            return subsampled_group(self.rate, parameter, self.steps, self.examples_per_user)
+        # shuffled, an example is in one batch of each epoch, and nothing is proven of where: at
+        # worst all examples of a user share a batch, and its sum moves by that many clipping norms
+        length = math.sqrt(math.ceil(self.epochs)) * (1 + ROOT_ROUNDING)
+        return replace(
+            gaussian(self.examples_per_user * length, parameter),
+            adjacency="the examples of one user there, or counted as nothing",
+        )
+
+    def guess(self, epsilon: float, delta: float) -> float:
+        """Return the noise of the central limit."""
+        if self.sampling == "poisson":
+            plain = _central_noise(self.rate, self.steps, epsilon, delta)
+        else:
+            plain = _central_noise(1.0, math.ceil(self.epochs), epsilon, delta)
+        return plain * self.examples_per_user
+
+    def settings(self) -> dict[str, Any]:
+        """Return what was run, with the rate and the steps that follow from it."""
+        told = super().settings()
+        told.pop("target_epsilon")
+        return {**told, "sampling_rate": self.rate, "steps": self.steps}
+
+    def statement(self, found: Accounted) -> str:
+        """Return what a paper may say of this training."""
+        drawn = (
+            f"each example was in a batch with probability {significant(self.rate)} by a coin of "
+            f"its own (Poisson sampling, {self.steps:,} steps)"
+            if self.sampling == "poisson"
+            else f"the examples were shuffled and cut into batches of {self.batch:,} (no "
+            "amplification by sampling is claimed)"
+        )
+        who = (
+            "one example"
+            if self.examples_per_user == 1
+            else f"one user with up to {self.examples_per_user:,} examples"
+        )
+        # the neighbours that the account is of, and how it was found
+        change, how = (
+            ("Adding or removing", "by numerical composition of privacy loss distributions")
+            if self.sampling == "poisson"
+            else ("Counting as nothing", "by the exact profile of the Gaussian mechanism")
+        )
+        return (
+            f"We trained with DP-SGD for {self.epochs:g} epochs over {self.examples:,} examples; "
+            f"{drawn}; gradients were clipped example by example, with noise multiplier "
+            f"{number_up(found.parameter, DIGITS)}. {change} {who} is "
+            f"({number_up(found.epsilon, DIGITS)}, {number_up(found.delta, DIGITS)})-"
+            f"differentially private, {how}, rounded up."
+        )
 
 
 @value
@@ -452,6 +562,7 @@ MECHANISMS: dict[str, type[MechanismFlags]] = {
         GaussianFlags,
         LaplaceFlags,
         ResponseFlags,
+        TrainingFlags,
         SampledFlags,
         AllocationFlags,
         VectorProjectionFlags,

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
-from typer.core import TyperGroup
 
 from tacit.cli.console import line
+from tacit.cli.hooks import Commands
 from tacit.cli.options import Chosen, grouped
 from tacit.cli.publishing import Attacking, Destination, Source, publish, tell_table
 from tacit.cli.statistic.asking import QueryFlags, find_beside
-from tacit.cli.statistic.comparing import compare
 from tacit.cli.tables import Data, PoolFlags, split_names
 from tacit.releases.promises import Draw, Effort, Rows, Table
 
@@ -27,12 +26,12 @@ UNNAMED = "/"
 COLUMN = "column:"
 
 
-class WithDefault(TyperGroup):
+class WithDefault(Commands):
     """Commands by name, and ``UNNAMED`` for arguments that do not begin with one of them."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the command in front that is not named."""
-        named = bool(args) and args[0] in self.commands and args[0] != UNNAMED
+        named = bool(args) and args[0] in self.list_commands(ctx)
         return super().parse_args(ctx, args if named else [UNNAMED, *args])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -50,7 +49,6 @@ app = typer.Typer(
     help="Release a statistic of a table, or compare the promises.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("compare")(compare)
 
 
 @app.command(UNNAMED)

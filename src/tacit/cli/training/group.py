@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import typer
 
-from tacit.cli.training import contribution, memorisation, poisoning
+from tacit.cli.hooks import Commands
+from tacit.cli.training import contribution
 
 app = typer.Typer(
+    cls=Commands,
     help="Train so that the model hardly differs from one without any single source.",
     no_args_is_help=True,
 )
 app.command("contribution")(contribution.contribution)
-app.command("poisoning")(poisoning.poisoning)
-app.command("memorisation")(memorisation.memorisation)

@@ -1,1 +1,0 @@
-"""The canary game: whether a model's training data held one record, guessed from the model."""

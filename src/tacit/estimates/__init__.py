@@ -1,5 +1,0 @@
-"""What is published as a guarantee and is an estimate, with checks that can refute it."""
-
-from tacit._ground.lazy import attach
-
-__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -1,0 +1,255 @@
+"""The page and the table of a ledger: what was released, what is left, who may still be asked."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+from markupsafe import Markup
+
+import tacit
+from tacit.ledger import Budget, Entry, Ledger, Spending
+from tacit.ledger.notions import shown
+from tacit.pages import Section, joined, paragraph, rendered, table
+
+By = Literal["secret", "month"]
+# Releases that a page lists; a table lists them all.
+MOST_LISTED = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecretAccount:
+    """One secret in a report.
+
+    Attributes:
+        secret: its name in the ledger.
+        label: the holder's name for it, the same as ``secret`` where there is none.
+        released: how many releases of the time asked for count.
+        spent: all that was ever spent on it.
+        budget: what may be; None where none is set.
+        left: what is left of that.
+        last: when it was last released from, ISO-8601 UTC; None for never.
+    """
+
+    secret: str
+    label: str
+    released: int
+    spent: Spending
+    budget: Budget | None
+    left: Budget | None
+    last: str | None
+
+    @property
+    def open(self) -> bool:
+        """Whether something may still be asked of it."""
+        left = self.left
+        return left is None or bool(left.nats or left.epsilon or left.mu or left.leakage)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerReport:
+    """What a ledger says of a stretch of time.
+
+    Attributes:
+        location: of the ledger.
+        since: the first day, ISO-8601; None for the beginning.
+        created: when the report was made.
+        secrets: every secret that has a budget or was released from.
+        entries: releases of the time asked for, in order, those that count and those that do not.
+    """
+
+    location: str
+    since: str | None
+    created: str
+    secrets: tuple[SecretAccount, ...]
+    entries: tuple[Entry, ...]
+
+    @property
+    def headline(self) -> str:
+        """What was released and what is used up, in one sentence."""
+        counted = sum(entry.counts for entry in self.entries)
+        about = sum(bool(account.released) for account in self.secrets)
+        closed = [account.label for account in self.secrets if not account.open]
+        when = "" if self.since is None else f" since {self.since}"
+        first = f"{_count(counted, 'release')} about {_count(about, 'secret')}{when}"
+        if not closed:
+            return f"{first}; every secret may still be asked."
+        return f"{first}; nothing is left of {', '.join(closed)}."
+
+    def to_csv(self) -> str:
+        """Return every release as a row of CSV, for a spreadsheet."""
+        labels = {account.secret: account.label for account in self.secrets}
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(
+            ("number", "time", "month", "secret", "name", "status", "counts", "cost", "release",
+             "guarantee")
+        )  # fmt: skip
+        for one in self.entries:
+            writer.writerow(
+                (
+                    one.number,
+                    one.time,
+                    one.time[:7],
+                    harmless_cell(one.secret),
+                    harmless_cell(labels.get(one.secret, one.secret)),
+                    one.status,
+                    "yes" if one.counts else "no",
+                    one.cost,
+                    harmless_cell(one.description),
+                    harmless_cell(one.guarantee.describe()),
+                )
+            )
+        return out.getvalue()
+
+    def to_html(self, by: By = "secret") -> str:
+        """Return the report as one self-contained page, its releases by secret or by month."""
+        parts = [Section("What is left", self._left(), across=True)]
+        parts += [
+            Section(title, self._releases(entries), across=True)
+            for title, entries in self._grouped(by)
+        ]
+        return rendered(
+            "tacit.report",
+            "ledger",
+            headline=self.headline,
+            location=self.location,
+            created=self.created,
+            version=tacit.__version__,
+            parts=parts,
+        )
+
+    def _left(self) -> Markup:
+        rows = [
+            [
+                account.label,
+                "yes" if account.open else Markup("<strong>no</strong>"),
+                "no limit" if account.left is None else left_words(account.left),
+                "none set" if account.budget is None else str(account.budget),
+                str(account.released),
+                spending_words(account.spent),
+            ]
+            for account in self.secrets
+        ]
+        head = ["secret", "may still be asked", "left", "budget", "releases", "spent in all"]
+        return table("what is left", head, rows, "promises words")
+
+    def _grouped(self, by: By) -> list[tuple[str, list[Entry]]]:
+        labels = {account.secret: account.label for account in self.secrets}
+        found: dict[str, list[Entry]] = {}
+        for entry in self.entries[-MOST_LISTED:]:
+            key = entry.time[:7] if by == "month" else labels.get(entry.secret, entry.secret)
+            found.setdefault(key, []).append(entry)
+        return sorted(found.items())
+
+    def _releases(self, entries: list[Entry]) -> Markup:
+        labels = {account.secret: account.label for account in self.secrets}
+        rows = [
+            [
+                f"#{one.number}, {one.time[:10]}",
+                labels.get(one.secret, one.secret),
+                one.description,
+                one.cost if one.counts else f"nothing ({one.status})",
+            ]
+            for one in entries
+        ]
+        listed = table("releases", ["release", "secret", "what", "cost"], rows, "promises words")
+        void = sum(one.reproducible for one in entries)
+        told = f"{_count(void, 'release')} of these can be repeated by a seed: no budget covers it."
+        return joined(listed, paragraph(told, "aside") if void else None)
+
+
+def ledger_report(
+    ledger: Ledger, *, since: str | None = None, names: Mapping[str, str] | None = None
+) -> LedgerReport:
+    """Read a ledger for a report: what was released since a day, and what is left now.
+
+    Args:
+        ledger: the ledger.
+        since: the first day, ``"2026-07-01"`` or any ISO-8601 time in UTC; None for the beginning.
+        names: the holder's names of secrets, by their names in the ledger.
+
+    Returns:
+        The report; ``to_html`` and ``to_csv`` write it out.
+
+    Raises:
+        ValueError: ``since`` is no day, or a name is of a secret that the ledger does not hold.
+
+    Example:
+        >>> import tempfile
+        >>> book = Ledger(tempfile.mkdtemp() + "/ledger.db")
+        >>> _ = book.set_budget("customers", mi_budget=1.0)
+        >>> ledger_report(book).headline
+        '0 releases about 0 secrets; every secret may still be asked.'
+    """
+    first = None if since is None else _moment(since)
+    secrets, given = ledger.secrets(), dict(names or {})
+    for secret in given:
+        if secret not in secrets:
+            raise ValueError(f"names: the ledger holds no secret {secret!r}")
+    entries = ledger.entries()
+    inside = tuple(one for one in entries if first is None or _moment(one.time) >= first)
+    return LedgerReport(
+        location=ledger.location,
+        since=since,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        secrets=tuple(
+            SecretAccount(
+                secret=secret,
+                label=given.get(secret, secret),
+                released=sum(one.counts for one in inside if one.secret == secret),
+                spent=ledger.spent(secret),
+                budget=ledger.budget(secret),
+                left=ledger.remaining(secret),
+                last=max((one.time for one in entries if one.secret == secret), default=None),
+            )
+            for secret in secrets
+        ),
+        entries=inside,
+    )
+
+
+def left_words(left: Budget) -> str:
+    """Return what is left in one line."""
+    return str(left) if left.nats or left.epsilon or left.mu or left.leakage else "nothing"
+
+
+def spending_words(spent: Spending) -> str:
+    """Return the totals in one line."""
+    if spent.void:
+        return f"everything: {spent.void} reproducible release(s) recorded"
+    parts = [f"{shown(spent.nats)} nats"] if spent.nats or not spent.releases else []
+    if spent.leakage:
+        parts.append(f"{shown(spent.leakage)} nats of maximal leakage")
+    for adjacency, (epsilon, delta) in spent.approximate.items():
+        parts.append(f"ε = {shown(epsilon)}, δ = {shown(delta)} ({adjacency})")
+    parts += [f"μ = {shown(mu)} ({adjacency})" for adjacency, mu in spent.gaussian.items()]
+    curves = [adjacency for adjacency in spent.renyi if adjacency not in spent.gaussian]
+    parts += [f"a Rényi curve ({adjacency})" for adjacency in curves]
+    if spent.unadded:
+        parts.append(f"{spent.unadded} release(s) whose guarantees do not add up")
+    if spent.failure:
+        parts.append(f"guarantees that fail with probability at most {spent.failure:.3g}")
+    # a release of 0 nats is all that leaves no part
+    return "; ".join(parts or ["0 nats"]) + f" in {spent.releases} release(s)"
+
+
+def harmless_cell(text: str) -> str:
+    """Return a cell that no spreadsheet takes for a formula."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+
+
+def _moment(since: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(since)
+    except ValueError:
+        raise ValueError(f"since: expected a day such as 2026-07-01, got {since!r}") from None
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -1,1 +1,0 @@
-"""The promises side by side: what each hides, what its noise costs, what attackers reach."""

@@ -1,0 +1,164 @@
+"""Search by a task's specification, and the spaces in which that is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
+
+from tacit.specifications import Specification
+from tacit.specifications.identification import judge_match
+from tacit_dock.api.access import Reader
+from tacit_dock.api.bodies import received_bytes
+from tacit_dock.api.learnwares import Narrowed
+from tacit_dock.api.problems import Json
+from tacit_dock.api.shapes import SearchShape, SpacesShape, problems
+from tacit_dock.api.state import Dock, dock_of
+from tacit_dock.errors import RefusedError
+from tacit_dock.records import Filters
+from tacit_dock.search.index import nearest_space
+from tacit_dock.submissions import read_submitted
+
+router = APIRouter(prefix="/v1", tags=["search"])
+
+MEDIA = "application/octet-stream"
+# The objective under which a class is known by its name.
+BY_NAME = "labels"
+SHOWN_NAMES = 5
+BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": "A specification of a task, as Specification.save writes it.",
+        "content": {MEDIA: {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+
+@router.post(
+    "/search",
+    response_model=SearchShape,
+    responses=problems(400, 408, 409, 413, 415),
+    openapi_extra=BODY,
+)
+async def search(
+    request: Request,
+    reader: Reader,
+    filters: Narrowed,
+    limit: Annotated[int, Query(ge=1, le=100)] = 10,
+) -> Response:
+    """Find the learnwares whose specifications are most similar to that of a task."""
+    del reader
+    dock = dock_of(request)
+    media = request.headers.get("content-type", MEDIA).partition(";")[0].strip().lower()
+    if media != MEDIA:
+        raise RefusedError(415, f"expected {MEDIA}")
+    settings = dock.settings
+    content = await received_bytes(request, settings.max_specification, settings)
+    return Json(await run_in_threadpool(lambda: found(dock, content, limit, filters)))
+
+
+def found(dock: Dock, content: bytes, limit: int, filters: Filters) -> dict[str, Any]:
+    """Return what a search answers to the bytes of a specification.
+
+    Raises:
+        RefusedError: they are none (415, 422), or no learnware is of its space (409).
+    """
+    query = read_submitted(content)
+    if not query.vector.any():
+        raise RefusedError(422, "specification: expected one that is not zero: it has no direction")
+    match = dock.index.search(query, limit, filters)
+    if not match.compared:
+        _check_space(dock, query)
+    held = dock.index.summaries(one.id for one in match.found)
+    shown = [(one, held[one.id]) for one in match.found if one.id in held]
+    items = [
+        {
+            "rank": rank,
+            "similarity": one.similarity,
+            **summary,
+            "shared": shared_names(query, summary["classes"]),
+        }
+        for rank, (one, summary) in enumerate(shown, 1)
+    ]
+    best = shown[0][0].similarity if shown else None
+    verdict = judge_match(best, match.compared, query.space.size)
+    return {
+        "space": query.space.digest,
+        "kind": query.kind,
+        "compared": match.compared,
+        "exact": match.exact,
+        "items": items,
+        "verdict": {
+            "good_match": verdict.good_match,
+            "threshold": verdict.threshold,
+            "sentence": verdict.sentence,
+        },
+        "classes": list(query.classes),
+        "notes": notes_of(query, items),
+    }
+
+
+def shared_names(query: Specification, classes: Sequence[str]) -> list[str] | None:
+    """Return the classes that a model calls as the task does, in the task's order.
+
+    None where names do not matter, or one of the two does not tell them.
+    """
+    if query.space.output != BY_NAME or not query.classes or not classes:
+        return None
+    return [name for name in query.classes if name in classes]
+
+
+def notes_of(query: Specification, items: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say where names keep a model from being found, or differ in the best, or sizes do."""
+    return [*_names(query, items), *_sizes(query, items)]
+
+
+def _sizes(query: Specification, items: Sequence[Mapping[str, Any]]) -> list[str]:
+    best = items[0]["inputs"] if items else ""
+    if not query.inputs or not best or query.inputs == best:
+        return []
+    return [
+        f"Your pictures are {query.inputs}; the most similar model was described with pictures of "
+        f"{best}: bring yours to that size before you use it."
+    ]
+
+
+def _names(query: Specification, items: Sequence[Mapping[str, Any]]) -> list[str]:
+    told = [item for item in items if item["shared"] is not None]
+    if not told:
+        return []
+    if not any(item["shared"] for item in told):
+        others = ", ".join(told[0]["classes"][:SHOWN_NAMES])
+        return [
+            "None of these models calls a class as your task does, and a class is known by its "
+            f"name: name yours as a developer does, such as {others}, or make task and models with "
+            "--objective mean."
+        ]
+    missing = [name for name in query.classes if name not in told[0]["shared"]]
+    if told[0] is items[0] and missing:
+        names = ", ".join(missing[:SHOWN_NAMES])
+        return [f"The most similar model has no class of these names: {names}."]
+    return []
+
+
+@router.get("/spaces", response_model=SpacesShape, responses=problems())
+def spaces(request: Request, reader: Reader) -> Response:
+    """List the spaces of listed learnwares, and how many are in each."""
+    del reader
+    return Json({"items": dock_of(request).store.spaces()})
+
+
+def _check_space(dock: Dock, query: Specification) -> None:
+    if dock.index.holds(query.space):
+        return
+    present = dock.store.spaces()
+    if present and query.space.digest not in {held["digest"] for held in present}:
+        differing = nearest_space(query.space, present)
+        raise RefusedError(
+            409,
+            f"no learnware is of this space: the nearest differs in {', '.join(differing)}",
+            differing=list(differing),
+        )

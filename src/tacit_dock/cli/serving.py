@@ -1,0 +1,111 @@
+"""``tacit dock serve``: answer submissions and searches over HTTP."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from tacit.cli.console import consoles, line
+from tacit_dock.cli.place import FOLDER, Database, Folder, open_store
+
+MEBIBYTE = 1 << 20
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]", "::1")
+
+
+def serve(
+    *,
+    folder: Folder = FOLDER,
+    database: Database = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any free one.")] = 8765,
+    policy: Annotated[
+        str,
+        typer.Option(help="What has no guarantee, or too weak a one: refuse, accept, quarantine."),
+    ] = "refuse",
+    max_epsilon: Annotated[
+        float, typer.Option(help="Largest ε taken, at δ = 1e-5.", show_default="none")
+    ] = math.inf,
+    max_advantage: Annotated[
+        float, typer.Option(help="Largest advantage over guessing a member at even odds.")
+    ] = 1.0,
+    private: Annotated[
+        bool, typer.Option("--private", help="Ask for a token to read and to search, too.")
+    ] = False,
+    metrics: Annotated[
+        bool, typer.Option("--metrics", help="Tell counts and times at /metrics, for Prometheus.")
+    ] = False,
+    max_model: Annotated[int, typer.Option(help="Largest model, in MiB.")] = 512,
+    max_learnwares: Annotated[int, typer.Option(help="Learnwares of one developer.")] = 1000,
+    max_bytes: Annotated[int, typer.Option(help="MiB of one developer.")] = 16384,
+    requests: Annotated[int, typer.Option(help="Requests a minute of one developer.")] = 600,
+    concurrency: Annotated[int, typer.Option(help="Requests answered at a time.")] = 64,
+    host_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Name that requests may be for, several times for several; when left out, any, "
+            "or those of this machine where it listens to itself alone."
+        ),
+    ] = None,
+    proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Address of a proxy in front, whose X-Forwarded-For and X-Forwarded-Proto are "
+            "believed; several times for several."
+        ),
+    ] = None,
+    index: Annotated[
+        str, typer.Option(help="How it searches: auto (by size), exact, quantised.")
+    ] = "auto",
+) -> None:
+    """Serve a dock until it is interrupted; requests under way are finished."""
+    from tacit_dock import AdmissionPolicy, DockSettings, listen
+    from tacit_dock import serve as run
+    from tacit_dock.serving import check_installed
+
+    settings = DockSettings(
+        policy=AdmissionPolicy(
+            without=policy,  # type: ignore[arg-type]
+            max_epsilon=max_epsilon,
+            max_advantage=max_advantage,
+        ),
+        private=private,
+        metrics=metrics,
+        max_model=max_model * MEBIBYTE,
+        max_learnwares=max_learnwares,
+        max_bytes=max_bytes * MEBIBYTE,
+        requests_per_minute=requests,
+        concurrency=concurrency,
+        hosts=_hosts(host, host_name),
+        proxies=_words("--proxy", proxy),
+        index=index,  # type: ignore[arg-type]
+    )
+    try:
+        check_installed()
+    except ImportError as error:
+        raise ValueError(str(error)) from None
+    with open_store(folder, database, create=True) as store, listen(host, port) as listening:
+        address = listening.getsockname()
+        console = consoles(False)
+        shown = f"[{address[0]}]" if ":" in address[0] else address[0]
+        console.print(Text(f"The dock is at http://{shown}:{address[1]}/", "bold"))
+        line(console, "folder", str(store.blobs.folder.parent))
+        line(console, "database", store.database.label)
+        line(console, "stop it", "Ctrl-C")
+        run(store, settings, listening)
+
+
+def _hosts(host: str, names: list[str] | None) -> tuple[str, ...]:
+    """Return the names that are answered for: a page elsewhere may give this machine another."""
+    if names:
+        return _words("--host-name", names)
+    return (*LOOPBACK, host) if host in LOOPBACK else ()
+
+
+def _words(flag: str, words: list[str] | None) -> tuple[str, ...]:
+    for word in words or ():
+        if not word or set(word) & set(" /,@"):
+            raise ValueError(f"{flag}: expected a name or an address, got {word!r}")
+    return tuple(words or ())

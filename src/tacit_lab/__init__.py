@@ -1,0 +1,5 @@
+"""What papers publish that carries no guarantee, and what serves their tables."""
+
+from tacit._ground.lazy import attach
+
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

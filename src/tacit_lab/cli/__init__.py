@@ -1,0 +1,1 @@
+"""Commands of the lab, which stand in groups of ``tacit``."""

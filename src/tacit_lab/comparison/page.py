@@ -1,0 +1,105 @@
+"""The page of promises side by side: one figure, one table, and which to take."""
+
+from __future__ import annotations
+
+from tacit import codec
+from tacit.pages import NARROW, WIDE, embedded_json, rendered
+from tacit.releases.provenance import Provenance
+from tacit.releases.release import Attack
+from tacit.statistics.queries.statistic import NORMAL_95
+from tacit.text import percent, percent_up, significant, significant_up
+from tacit_lab.comparison.figures import comparison_figure
+from tacit_lab.comparison.result import Comparison, PromiseResult
+
+SHOWN_NUMBERS = 12
+LIRA = "LiRA"
+
+
+def render_comparison(found: Comparison, provenance: Provenance) -> str:
+    """Return the promises side by side as one self-contained HTML page.
+
+    Args:
+        found: what ``tacit_lab.comparison.compare`` returned.
+        provenance: how it was made.
+    """
+    content = {**found.to_dict(), "provenance": codec.write(Provenance, provenance)}
+    return rendered(
+        "tacit_lab.comparison",
+        "page",
+        found=found,
+        headline=headline(found),
+        bound=percent_up(found.success),
+        wide=comparison_figure(found, width=WIDE),
+        narrow=comparison_figure(found, width=NARROW),
+        rows=[_row(result) for result in found.results],
+        numbers=[
+            (name, [_half_width(one, place) for one in found.results])
+            for place, name in enumerate(found.names[:SHOWN_NUMBERS])
+        ],
+        hidden=max(len(found.names) - SHOWN_NUMBERS, 0),
+        provenance=provenance,
+        json=embedded_json(content),
+    )
+
+
+def headline(found: Comparison) -> str:
+    """Return what the comparison says in one sentence."""
+    parts = [
+        f"{significant_up(one.total, 3)} by {one.name} (noise alone {significant(one.noise, 2)})"
+        for one in found.results
+    ]
+    return (
+        f"At a success of guessing membership of at most {percent_up(found.success)}, the total "
+        f"error is {', '.join(parts)}, in units of the sampling error of the whole table. They "
+        "hide different things."
+    )
+
+
+def comparison_lines(found: Comparison) -> list[tuple[str, str]]:
+    """Return a line for each promise, then the notes."""
+    lines = []
+    for one in found.results:
+        words = f"total error {significant_up(one.total, 3)}, noise {significant(one.noise, 2)}"
+        if one.clipped > 0.0:
+            words += f", clipping {significant_up(one.clipped, 3)}"
+        words += f" of the table's sampling error, n = {one.rows:,}"
+        for attack in one.attacks:
+            words += f"; {attack_words(attack)}"
+        lines.append((one.name, words))
+    hidden = {one.promise: one.hides for one in found.results}
+    lines += [("hides", f"{promise}: {what}") for promise, what in hidden.items()]
+    return lines + [("note", note) for note in found.notes]
+
+
+def attack_words(attack: Attack) -> str:
+    """Return who attacked and what it reached."""
+    who = LIRA if attack.name.startswith(LIRA) else "told all it may know"
+    return f"{who} {_interval_words(attack)}"
+
+
+def _row(result: PromiseResult) -> dict[str, str]:
+    told = [one for one in result.attacks if not one.name.startswith(LIRA)]
+    blind = [one for one in result.attacks if one.name.startswith(LIRA)]
+    return {
+        "name": result.name,
+        "hides": result.hides,
+        "rows": f"{result.rows:,}",
+        "noise": significant(result.noise, 2),
+        "clipping": significant_up(result.clipped, 3) if result.clipped > 0.0 else "none",
+        "total": significant_up(result.total, 3),
+        "evidence": result.evidence,
+        "told": _interval_words(told[0]) if told else "–",
+        "lira": _interval_words(blind[0]) if blind else "–",
+    }
+
+
+def _interval_words(attack: Attack) -> str:
+    found = attack.success
+    low, high = (percent(end)[:-1] for end in (found.low, found.high))
+    return f"{percent(found.value)} [{low}, {high}]"
+
+
+def _half_width(result: PromiseResult, place: int) -> str:
+    noise = NORMAL_95 * float(result.errors[place])
+    total = NORMAL_95 * float(result.totals[place])
+    return f"± {significant_up(noise, 2)} / ± {significant_up(total, 2)}"

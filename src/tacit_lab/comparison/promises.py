@@ -1,0 +1,238 @@
+"""Prepare a statistic under every promise at one success, and attack them alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit._ground.checks import Array, RandomSource, array, generator, in_interval
+from tacit.attacks import shadow_attack
+from tacit.releases.promises import Draw, Effort, Promise, Rows, Table, check_effort
+from tacit.releases.release import Attack
+from tacit.statistics.bounded.plan import TablePlan
+from tacit.statistics.pools import Pool, open_pool
+from tacit.statistics.prepared import PreparedNumbers, attack_of
+from tacit.statistics.queries.language import bind_query
+from tacit.statistics.queries.statistic import Columns, SumQuery
+from tacit.statistics.rows.plan import SumPlan
+from tacit.statistics.workflow import AnyQuery, prepare
+from tacit_lab.comparison.result import Comparison, PromiseResult
+from tacit_lab.comparison.simulated import simulate_releases
+
+EFFORT = Effort()
+# Rows that are attacked, a half of them those farthest from the middle.
+ATTACKED_ROWS, FARTHEST_SHARE = 60, 2
+# Simulated releases by which a shadow attack learns anything.
+SMALLEST_TRIALS = 16
+HIDES = {
+    "rows": "whether a row was drawn, from whoever knows the pool and what was drawn of all other "
+    "pairs",
+    "draw": "the whole draw up to its nats, from whoever knows the pool and the list of draws, but "
+    "none of the draw",
+    "table": "that a row is in the table at all, from whoever knows every other row",
+}
+NO_TABLE = (
+    "no promise about the table: it needs bounds of every column that is added, declared without "
+    "looking at the table"
+)
+NO_SUMS = "no promise about the table: only queries that add up over rows have one"
+
+
+def compare(
+    query: AnyQuery,
+    pool: Any,
+    success: float,
+    effort: Effort = EFFORT,
+    *,
+    bounds: Any = None,
+    levels: Any = None,
+    columns: Sequence[str] | None = None,
+    target: str | None = None,
+    cost: Any = None,
+    rng: RandomSource = None,
+) -> Comparison:
+    """Set the promises side by side at one success of guessing membership; nothing is released.
+
+    Rows by matched and by random pairs, the whole draw, and, where bounds are declared, the table.
+    Each is attacked by who is told all that its promise allows, and by the same LiRA, which has
+    simulated releases alone. Errors are in units of the sampling error of the whole table, and
+    their totals hold the noise, the sampling error of the rows that are used, and what declared
+    bounds clip. Counts and sums of half of the rows are taken for half of the whole table's.
+
+    Args:
+        query: as for ``prepare``.
+        pool: as for ``prepare``.
+        success: s in (½, 1).
+        effort: as for ``prepare``; 16 trials at least, or 0 for no attack.
+        bounds: as ``Table`` has them; None leaves the promise about the table out.
+        levels: as ``Table`` has them.
+        columns: as for ``prepare``.
+        target: as for ``prepare``.
+        cost: as for ``prepare``.
+        rng: seed or generator of the simulations; the operating system's when None.
+
+    Returns:
+        The ``Comparison``, for the holder of the table: it is computed from the table.
+
+    Raises:
+        ValueError: as ``prepare``.
+
+    Example:
+        >>> heights = np.random.default_rng(1).normal(170.0, 8.0, size=(60, 1))
+        >>> found = compare("mean", heights, 0.6, Effort(trials=0), bounds=[(100, 250)])
+        >>> [result.name for result in found.results]
+        ['rows matched', 'rows random', 'draw', 'table']
+        >>> bool(found.results[0].noise < found.results[2].noise)
+        True
+
+    Source: residual-pac, App. C.2 (equal success); Carlini et al. (2022) for LiRA.
+    """
+    limit = in_interval("success", success, 0.5, 1.0, open_low=True, open_high=True)
+    check_effort(effort)
+    if 0 < effort.trials < SMALLEST_TRIALS:
+        raise ValueError(f"trials: expected 0, or {SMALLEST_TRIALS} and more, got {effort.trials}")
+    pool, levels = open_pool(pool, columns, levels=levels, query=query, target=target)
+    table = Table(success=limit, bounds=bounds, levels=levels)
+    why = _no_table(query, Pool.of(pool, columns, None), table, target)
+    asked: dict[str, Promise] = {
+        "rows matched": Rows(success=limit, levels=levels),
+        "rows random": Rows(success=limit, levels=levels, pairs="random"),
+        "draw": Draw(success=limit),
+        **({} if why else {"table": table}),
+    }
+    source, notes, results = generator(rng), [why] if why else [], list[PromiseResult]()
+    unit = share = np.zeros(0)
+    for name, promise in asked.items():
+        try:
+            prepared = prepare(
+                query, pool, promise, effort, columns=columns, target=target, cost=cost, rng=source
+            )
+        except ValueError as error:
+            if name != "table":
+                raise
+            notes.append(f"the promise about the table is left out: {error}")
+            continue
+        if not results:
+            share = _share(prepared, len(pool))
+            unit = _unit(prepared, len(pool), share)
+        result = _result(name, promise.word, prepared, len(pool), unit, share)
+        if isinstance(prepared.plan, TablePlan):
+            clipping = _clipping(query, prepared.plan, Pool.of(pool, columns, promise), target)
+            result = replace(result, clipping=clipping)
+            if clipping.any():
+                notes.append(clipped_words(prepared.planned.details.clamped_rows, len(pool)))
+        attacks = list(prepared.planned.attacks)
+        if effort.trials and result.errors.any():
+            attacks.append(_lira(prepared, _choose_attacked(pool), effort.trials, source))
+        results.append(replace(result, attacks=tuple(attacks)))
+        description, names = prepared.description, prepared.planned.names
+    return Comparison(
+        query=description, names=names, success=limit, results=tuple(results), notes=tuple(notes)
+    )
+
+
+def _no_table(query: AnyQuery, pool: Pool, promise: Table, target: str | None) -> str:
+    """Return why there is no promise about the table; empty where there is one."""
+    if promise.bounds is None and promise.levels is None:
+        return NO_TABLE
+    computed = bind_query(query, pool.as_columns(looked_at=True), target)
+    return "" if isinstance(computed, SumQuery) else NO_SUMS
+
+
+def _choose_attacked(pool: Any) -> npt.NDArray[np.intp]:
+    """Return rows to attack: half of them farthest from the middle, half spread over the pool."""
+    values = array("pool", pool, ndim=(1, 2))
+    rows = values.reshape(len(values), -1)
+    scales = rows.std(axis=0)
+    # columns in units of their deviations: rows far out are told best
+    units = (rows - rows.mean(axis=0)) / np.where(scales > 0.0, scales, 1.0)
+    far = np.argsort(-np.square(units).sum(axis=1), kind="stable")[
+        : ATTACKED_ROWS // FARTHEST_SHARE
+    ]
+    spread = np.linspace(0, len(rows) - 1, min(len(rows), ATTACKED_ROWS - len(far))).astype(int)
+    return np.unique(np.concatenate([far, spread]))
+
+
+def _result(
+    name: str, promise: str, prepared: PreparedNumbers, count: int, unit: Array, share: Array
+) -> PromiseResult:
+    bound, plan = prepared.membership, prepared.plan
+    whole = isinstance(plan, TablePlan)
+    return PromiseResult(
+        name=name,
+        promise=promise,
+        hides=HIDES[promise],
+        success=bound.success,
+        evidence=bound.evidence,
+        # those expected of a table are of its bounds alone; this comparison is the holder's
+        errors=plan.errors_here() if isinstance(plan, TablePlan) else plan.errors / share,
+        sampling=unit if whole else _sampling(plan) / share,
+        clipping=np.zeros(len(plan.errors)),
+        unit=unit,
+        rows=count if whole else count // 2,
+    )
+
+
+def _sampling(plan: Any) -> Array:
+    """Return the sampling errors of the numbers of the rows that are drawn, (d,)."""
+    return np.asarray(plan.spread.deviations if isinstance(plan, SumPlan) else plan.sampling)
+
+
+def _share(prepared: PreparedNumbers, count: int) -> Array:
+    """Return the share of the whole table's number that half of the rows have, (d,)."""
+    plan = prepared.plan
+    share = np.ones(len(prepared.expected))
+    if isinstance(plan, SumPlan):
+        # sums and counts of half of the rows stand for the whole table's times ⌊N/2⌋/N
+        share[plan.query.additive_numbers] = (count // 2) / count
+    return share
+
+
+def _unit(prepared: PreparedNumbers, count: int, share: Array) -> Array:
+    """Return the sampling errors of the whole table, (d,), from those of a half of it."""
+    plan = prepared.plan
+    half = plan.frame.spread if isinstance(plan, SumPlan) else _sampling(plan)
+    # of N independent rows instead of ⌊N/2⌋
+    return np.asarray(half / share * np.sqrt((count // 2) / count))
+
+
+def _clipping(query: AnyQuery, plan: TablePlan, whole: Pool, target: str | None) -> Array:
+    """Return how far clipping moves each number, (d,).
+
+    |T(clip(x)) − T(x)| of the query T on the rows x as they are, for the numbers of the table
+    promise that are nearer to T(clip(x)): counts in bins are of the rows as they are.
+    """
+    # the rows as they are taken under the bounds, and as they are
+    clipped = whole.rows.copy()
+    for place, (low, high) in whole.bounds.items():
+        np.clip(whole.rows[:, place], low, high, out=clipped[:, place])
+    computed = bind_query(query, Columns(whole.columns, whole.rows), target)
+    truth, inside = (np.atleast_1d(computed(some)) for some in (whole.rows, clipped))
+    numbers = plan.numbers_here()
+    if truth.shape != numbers.shape:
+        return np.zeros(len(numbers))
+    # bins of a histogram are of the rows themselves, whatever the bounds: nothing is clipped there
+    nearer = np.abs(numbers - inside) < np.abs(numbers - truth)
+    return np.where(nearer, np.abs(inside - truth), 0.0)
+
+
+def clipped_words(clamped: int, count: int) -> str:
+    """Say how many rows lie outside the declared bounds."""
+    return (
+        f"{clamped:,} of {count:,} rows are outside the declared bounds and taken as these: the "
+        "errors of the table promise hold what that changes"
+    )
+
+
+def _lira(
+    prepared: PreparedNumbers, rows: npt.NDArray[np.intp], trials: int, source: np.random.Generator
+) -> Attack:
+    releases, inside = simulate_releases(prepared.plan, rows, trials, source)
+    # rows in no pair are never drawn, and nothing is to be guessed of them
+    live = inside.any(axis=0) & ~inside.all(axis=0)
+    attack = shadow_attack(releases, inside[:, live], shadows=trials // 2)
+    return attack_of(attack, prepared.membership.task)

@@ -1,0 +1,82 @@
+"""Promises side by side: one unit for all errors, and all of the error."""
+
+import numpy as np
+import pytest
+
+from tacit import Effort
+from tacit_lab.comparison import compare
+from tacit_lab.comparison.page import comparison_lines, headline
+
+QUIET = Effort(simulations=100, trials=0)
+
+
+def heights(count=300):
+    return np.random.default_rng(3).normal(170.0, 8.0, size=(count, 1))
+
+
+def results(query, rows, **options):
+    found = compare(query, rows, 0.6, QUIET, rng=0, **options)
+    return found, {one.name: one for one in found.results}
+
+
+def test_all_errors_have_the_unit_of_the_whole_table():
+    rows = heights()
+    _, found = results("mean", rows, bounds=[(120, 220)])
+    of_the_table = rows.std(ddof=1) / np.sqrt(len(rows))
+    for one in found.values():
+        assert one.unit == pytest.approx([of_the_table], rel=0.02)
+        assert one.noise == pytest.approx(one.errors[0] / one.unit[0])
+        assert one.total == pytest.approx(one.totals[0] / one.unit[0])
+    # half of the rows, whatever the noise, and all of them
+    assert found["rows random"].sampling[0] > 1.3 * of_the_table
+    assert found["table"].sampling == pytest.approx([of_the_table], rel=0.02)
+
+
+@pytest.mark.parametrize("query", ["mean", "median", "std", "sum"])
+def test_what_bounds_clip_is_part_of_the_error(query):
+    rows = heights()
+    comparison, found = results(query, rows, bounds=[(100, 150)])
+    true = {
+        "mean": np.mean, "median": np.median, "std": lambda some: np.std(some, ddof=1),
+        "sum": np.sum,
+    }[query]  # fmt: skip
+    moved = abs(float(true(rows)) - float(true(np.clip(rows, 100, 150))))
+    table = found["table"]
+    assert table.clipping == pytest.approx([moved], rel=0.02)
+    assert table.totals[0] > moved
+    assert all(not one.clipping.any() for name, one in found.items() if name != "table")
+    assert any("outside the declared bounds" in note for note in comparison.notes)
+    assert "clipping" in dict(comparison_lines(comparison))["table"]
+
+
+def test_sums_of_half_the_rows_are_told_as_those_of_the_whole_table():
+    rows = heights()
+    _, found = results("sum", rows, bounds=[(120, 220)])
+    of_the_table = rows.std(ddof=1) * np.sqrt(len(rows))
+    _, means = results("mean", rows, bounds=[(120, 220)])
+    for name in ("rows matched", "rows random", "draw"):
+        assert found[name].unit == pytest.approx([of_the_table], rel=0.02)
+        assert found[name].noise == pytest.approx(means[name].noise, rel=0.02)
+        assert found[name].total == pytest.approx(means[name].total, rel=0.02)
+
+
+def test_nothing_is_clipped_where_bounds_hold_all_rows_and_in_bins():
+    comparison, found = results("mean", heights(), bounds=[(100, 250)])
+    assert not found["table"].clipping.any()
+    assert not any("outside" in note for note in comparison.notes)
+    _, found = results("histogram:x0:150,170,190", heights(), bounds=[(160, 165)])
+    assert not found["table"].clipping.any()
+
+
+def test_the_headline_tells_the_total_error():
+    rows = np.r_[np.random.default_rng(0).normal(size=(99, 1)), [[100.0]]]
+    comparison, found = results("mean", rows, bounds=[(-5, 100)])
+    for one in found.values():
+        assert f"by {one.name} (noise alone " in headline(comparison)
+    # one outlier: a swap with it is as long as a row within the bounds, of half as many rows
+    assert found["rows matched"].noise > found["table"].noise
+
+
+def test_a_comparison_says_that_it_is_the_holders():
+    comparison, _ = results("mean", heights(40))
+    assert comparison.to_dict()["audience"].startswith("Keep this comparison with the data")
