@@ -75,6 +75,26 @@ def test_the_noise_of_a_baseline_is_that_of_its_budget(load: Any) -> None:
     assert gaussian(2 * frame.clip / 50, std).epsilon(1e-5) == pytest.approx(2.0, rel=0.08)
 
 
+def test_a_histogram_of_labels_has_the_noise_for_one_record_in_place_of_another(load: Any) -> None:
+    from tacit.accounting import gaussian
+
+    baselines = load("baselines")
+    known = [str(number) for number in range(3000)]
+    labels = np.arange(40) % 2
+    changed = labels.copy()
+    changed[0] = 1
+    rng = np.random.default_rng(3)
+    one, other, noisy = (
+        baselines.histogram(held, ["7", "2999"], known, epsilon=epsilon, rng=rng)
+        for held, epsilon in ((labels, None), (changed, None), (labels, 2.0))
+    )
+    assert one[7] == one[2999] == 0.5
+    assert np.linalg.norm(one - other) == pytest.approx(2**0.5 / 40)
+    # 3,000 numbers: the standard deviation is known to one part in 77
+    std = float((noisy - one).std())
+    assert gaussian(2**0.5 / 40, std).epsilon(1e-5) == pytest.approx(2.0, rel=0.07)
+
+
 def test_the_scatter_does_not_see_the_order_of_labels(load: Any) -> None:
     baselines = load("baselines")
     rng = np.random.default_rng(2)

@@ -74,18 +74,9 @@ def adapter() -> Any:
 
 
 def specification() -> Any:
-    from tacit.specifications import public_subspace, specify
+    from tests.specifications import samples
 
-    source = np.random.default_rng(0)
-    torch.manual_seed(0)
-    backbone = torch.nn.Sequential(
-        torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 5)
-    )  # fmt: skip
-    subspace = public_subspace(
-        backbone, source.normal(size=(200, 6)), np.arange(200) % 3, size=6, tasks=20, records=30
-    )
-    data, labels = source.normal(size=(30, 6)), np.arange(30) % 3
-    return specify(labels, data, backbone, classes=3, epsilon=1.0, subspace=subspace)
+    return samples.released()
 
 
 def codes(out: Path | None = None) -> Any:
