@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -49,11 +51,13 @@ def main() -> int:
     """Run every part that is not yet kept, write the JSON, print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fast", action="store_true", help="smoke test: nothing is published")
-    fast = parser.parse_args().fast
+    parser.add_argument("--kept", action="store_true", help="write what was run before, run none")
+    asked = parser.parse_args()
+    fast = asked.fast
     torch.set_num_threads(1)
     console = Console(width=None if sys.stdout.isatty() else 120)
     try:
-        result = studied(FAST if fast else FULL)
+        result = studied(FAST if fast else FULL, kept=asked.kept)
     except data.MissingDataError as missing:
         console.print(f"skipped: {missing}")
         return 0
@@ -68,31 +72,32 @@ def main() -> int:
     return 0
 
 
-def studied(sizes: dict[str, Any]) -> dict[str, Any]:
-    """Return the whole result, each part from the cache where it was computed before."""
+def studied(sizes: dict[str, Any], kept: bool = False) -> dict[str, Any]:
+    """Return the whole result, each part from the cache where it was computed before.
+
+    With ``kept`` parts that were not are left out and counted as missing.
+    """
     seed, study = sizes["tasks_seed"], StoredStudy(NAME, sizes)
     collections = {
         "images": tasks.image_tasks(seed, sizes["transforms"]),
         "relabelled": tasks.relabelled_tasks(seed, sizes["cases"]),
     }
     rows: list[dict[str, Any]] = []
-    for name, held in collections.items():
-        for count in sizes["records"]:
-            for what in (*OBJECTIVES, HISTOGRAM):
-                for names in ("shared", "own"):
-                    if what in ("scatter", "mean") and names == "own":
-                        # names do not enter: what is found is what was found before
-                        rows += [{**row, "names": names} for row in rows[-len(sizes["epsilons"]) :]]
-                        continue
-                    rows += study.row(
-                        f"{name} {count} {what} {names}",
-                        lambda h=held, t=name, c=count, w=what, n=names: identified(
-                            t, h, c, w, n, sizes
-                        ),
-                    )
+    missing = 0
+    for name, count, what in product(collections, sizes["records"], (*OBJECTIVES, HISTOGRAM)):
+        for names in ("shared", "own"):
+            # names do not enter a scatter or a mean: what is found is what was found before
+            told = "shared" if what in ("scatter", "mean") else names
+            key = f"{name} {count} {what} {told}"
+            if kept and key not in study.rows:
+                missing += 1
+                continue
+            asked = (name, collections[name], count, what, told, sizes)
+            found = study.row(key, partial(identified, *asked))
+            rows += [{**row, "names": names} for row in found]
     return {
         "command": f"make experiments NAME={NAME}", "sizes": sizes, "delta": DELTA,
-        "backbone": NAMES["images"], "rows": rows,
+        "backbone": NAMES["images"], "rows": rows, "missing": missing,
         "tasks": {name: len(held) for name, held in collections.items()},
     }  # fmt: skip
 

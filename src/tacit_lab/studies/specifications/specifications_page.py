@@ -8,7 +8,14 @@ from typing import Any
 from tacit_lab.studies.hidden.results import section
 from tacit_lab.studies.reproductions.prose import filled, table
 from tacit_lab.studies.specifications.baselines import BASELINES
-from tacit_lab.studies.specifications.rows import ObjectiveRow, budget, one, percent, picked
+from tacit_lab.studies.specifications.rows import (
+    ObjectiveRow,
+    budget,
+    missing,
+    one,
+    percent,
+    picked,
+)
 
 NAME = "specifications-identification"
 # A difference of two shares this many standard errors from 0 is told as one.
@@ -60,14 +67,7 @@ features, clipped at a public length, with the noise of the Gaussian mechanism f
 inner class means are of the inputs of the layers that PAVE describes. The label histogram looks at
 no input: it is the shares of the names of classes, which developers and users share, with the noise
 for sensitivity √2/n; where labels are permuted the names are numbers. Run by
-`{result["command"]}` at {result["commit"]}.{_missing(result)}"""
-
-
-def _missing(result: dict[str, Any]) -> str:
-    count = result["missing"]
-    return (
-        f" Of the study's ways {count} have not been run yet; their cells are –." if count else ""
-    )
+`{result["command"]}` at {result["commit"]}.{missing(result)}"""
 
 
 def _budgets(result: dict[str, Any]) -> list[str]:
