@@ -146,7 +146,9 @@ def certify(
     columns, count = integer("rank", rank, minimum=1), integer("releases", releases, minimum=1)
     limit = in_interval("delta", delta, 0.0, 1.0, open_low=True, open_high=True)
     shared = boolean("shared_factor", shared_factor)
+    # Δ = 2C/n of one release
     single = replacement_difference(positive("clip", clip), records)
+    # H of J releases above each other differ by √J Δ in the Frobenius norm
     difference = single * math.sqrt(count) if shared else single
     level = positive("floor", floor)
     if difference > MOST_SHARE * math.sqrt(level):
@@ -154,11 +156,14 @@ def certify(
             f"floor: expected √λ of at least {difference / MOST_SHARE:.3g}, a thousandth of what "
             f"one record moves, below which nothing is hidden, got λ = {level:g}"
         )
+    # ρ = e^{2 arsinh(Δ/(2√λ))}: ratios of neighbours' covariances are in [1/ρ, ρ], rounded up
     ratio = ratio_under_floor(floor=level, difference=difference)
     wide = total if record_rank is None else integer("record_rank", record_rank, minimum=1)
     # the rows of other factors under the same matrix stand beside: E changes 2 rank(E) ratios
     moved = count * (2 * min(total, wide) if shared else min(total, 2 * wide))
+    # the floor √λ I times A's own columns is noise N(0, λ/r)
     std = math.sqrt(level / columns)
+    # with A shown all releases are Gaussian mechanisms, whose squares add
     together = single * math.sqrt(count)
     profile, guarantees = _certified(columns, moved, ratio, together, std, limit)
     return IntrinsicCertificate(
@@ -235,11 +240,14 @@ def compact_factor(
         shared_factor=secret is not None,
     )  # fmt: skip
     most, level = positive("clip", clip), positive("floor", floor)
+    # ‖H_i‖ in the Frobenius norm, all columns joined
     lengths = np.sqrt((rows**2).sum(axis=(1, 2)))
     shares = np.minimum(1.0, most * (1.0 - 1e-12) / np.maximum(lengths, 1e-300))
+    # H: the mean of clipped rows, over a public n
     mean = (rows * shares[:, None, None]).mean(axis=0)
     source = None if rng is None else generator(rng)
     held = SecretFactor(rank, rows.shape[2], rng=source) if secret is None else secret
+    # the floor's own columns, drawn afresh for every release
     deviation = math.sqrt(level / rank)
     noise = deviation * released_normal((len(mean), rank), source)
     return CompactFactor(
@@ -294,6 +302,7 @@ def _certified(
     rank: int, dim: int, ratio: float, difference: float, std: float, delta: float
 ) -> tuple[PrivacyProfile, tuple[Guarantee, ...]]:
     """Certify once what a dock asks for at every submission."""
+    # A hidden: the whole profile of the worst pair with so many ratios in [1/ρ, ρ], rounded up
     profile = sketch_within(rank=rank, dim=dim, lowest=1.0 / ratio, highest=ratio)
     return profile, _guarantees(profile, gaussian(difference, std), delta)
 
@@ -334,6 +343,7 @@ def _refuse(stability: Any, violated: str | None, floor: Any) -> None:
 def _guarantees(
     profile: PrivacyProfile, shown_factor: PrivacyProfile, delta: float
 ) -> tuple[Guarantee, ...]:
+    # two bounds on one success, and the smaller is told
     hidden, known = profile.success(), shown_factor.success()
     rest: dict[str, Any] = {"assumptions": ASSUMPTIONS, "source": SOURCE}
     return (
