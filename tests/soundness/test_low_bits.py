@@ -38,7 +38,7 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[np.ndarray, np.ndarray
 
 
 def of_specification() -> Any:
-    held = specification().to_dict()["specification"]
+    held = specification().to_dict()["details"]["specification"]["file"]
     made = specification_from_bytes(base64.b64decode(held))
     return np.concatenate([factor.ravel() for factor in made.factors.values()])
 
@@ -49,8 +49,8 @@ def of_vector() -> Any:
 
 PUBLISHED = {
     "specification": of_specification,
-    "states": lambda: states().states,
-    "quotients": lambda: quotients().quotients,
+    "states": lambda: states().details.states,
+    "quotients": lambda: quotients().details.quotients,
     "logits": lambda: (
         privatize_logits(ROWS, range(len(ROWS)), Draw(nats=1.0), QUICK).details.logits
     ),
