@@ -30,7 +30,7 @@ import numpy as np
 from tacit.specifications import Space, Specification, SpecificationRelease
 from tacit.specifications.release import PROTECTED, certified
 from tacit.specifications.schedule import Schedule
-from tacit_dock import Settings, Store, examine
+from tacit_dock import DockSettings, DockStore, examine
 from tacit_dock.records import Filters
 from tacit_dock.search.index import Index
 
@@ -65,14 +65,14 @@ def parts(seed: int) -> dict[str, bytes]:
 
 
 def fill(folder: Path, count: int) -> str:
-    with Store(folder) as store:
+    with DockStore(folder) as store:
         for seed in range(count):
             with contextlib.ExitStack() as stack:
                 uploads = {}
                 for name, content in parts(seed).items():
                     uploads[name] = stack.enter_context(store.blobs.upload(name, 1 << 30))
                     uploads[name].write(content)
-                settings = Settings(max_learnwares=10**9)
+                settings = DockSettings(max_learnwares=10**9)
                 store.submit(examine(uploads, {}, settings), "me", f"k{seed}", settings)
         return str(store.create_token("me")[0])
 
@@ -163,7 +163,7 @@ def submit_of(token: str, first: int):
 
 def index_seconds(folder: Path, queries) -> float:
     """Return the processor time of the index's own search, a query."""
-    with Store(folder) as store:
+    with DockStore(folder) as store:
         index = Index(store)
         index.refresh()
         began = time.process_time()

@@ -17,15 +17,15 @@ PACKAGES = sorted(
 MEASURED, BOUNDED, PROMISED = 0.95, 0.99, 0.999
 CONFIDENCE = {
     "tacit": PROMISED,
-    "tacit.adapters": MEASURED,
     "tacit.attacks": MEASURED,
     "tacit.classifiers": PROMISED,
     "tacit.design": BOUNDED,
-    "tacit.estimates": BOUNDED,
     "tacit.hidden_states": MEASURED,
     "tacit.information": BOUNDED,
     "tacit.specifications": MEASURED,
     "tacit.statistics": PROMISED,
+    "tacit_lab.canary_game": MEASURED,
+    "tacit_lab.stackelberg": BOUNDED,
 }
 # Words for a choice, a number, or arrays: what a name may be annotated with, everywhere.
 CHOICES = {"str"}

@@ -11,7 +11,7 @@ from tacit.accounting import gaussian_shift
 from tacit.documents import loads
 from tacit.specifications import Specification, SpecificationRelease
 from tacit_dock.errors import RefusedError
-from tacit_dock.settings import Policy
+from tacit_dock.settings import AdmissionPolicy
 from tacit_dock.texts import check_texts
 
 # ε is compared and told at this δ.
@@ -44,7 +44,9 @@ class Decision:
     headline: Mapping[str, Any] | None
 
 
-def decide(specification: Specification, release: bytes | None, policy: Policy) -> Decision:
+def decide(
+    specification: Specification, release: bytes | None, policy: AdmissionPolicy
+) -> Decision:
     """Return what becomes of a submission by what its release certifies.
 
     Args:
@@ -81,7 +83,7 @@ def decide(specification: Specification, release: bytes | None, policy: Policy) 
     return Decision(STATUS[policy.without], weak, told)
 
 
-def weakness(told: Mapping[str, Any] | None, policy: Policy) -> str | None:
+def weakness(told: Mapping[str, Any] | None, policy: AdmissionPolicy) -> str | None:
     """Say why what is certified does not meet a policy; None where it does."""
     if told is None:
         return NONE

@@ -31,7 +31,7 @@ UNPROTECTED = (
 )
 
 
-class Narrow(TypedDict, total=False):
+class SearchFilter(TypedDict, total=False):
     """What a list or a search is narrowed to: as `tacit_dock.Filters`, its task as ``for_task``."""
 
     tag: str | None
@@ -171,7 +171,7 @@ class DockClient:
         *,
         limit: int = 10,
         unprotected: bool = False,
-        **narrow: Unpack[Narrow],
+        **narrow: Unpack[SearchFilter],
     ) -> dict[str, Any]:
         """Find the learnwares whose specifications are most similar to that of a task.
 
@@ -179,7 +179,7 @@ class DockClient:
             task: the specification of the task, or its file.
             limit: how many at most.
             unprotected: whether a specification without a guarantee may be sent.
-            **narrow: to what the search is narrowed, as of ``Narrow``.
+            **narrow: to what the search is narrowed, as of ``SearchFilter``.
 
         Returns:
             items with rank and raw similarity, and the verdict: whether any is a good match.
@@ -207,12 +207,12 @@ class DockClient:
 
     def list(
         self,
-        **narrow: Unpack[Narrow],
+        **narrow: Unpack[SearchFilter],
     ) -> Iterator[dict[str, Any]]:
         """Yield what is told of every learnware, the newest first; pages are asked for as needed.
 
         Args:
-            **narrow: to what the list is narrowed, as of ``Narrow``.
+            **narrow: to what the list is narrowed, as of ``SearchFilter``.
         """
         asked = _given(**_filters(narrow))
         cursor: str | None = None
@@ -330,9 +330,9 @@ def _digest(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
-def _filters(narrow: Narrow) -> dict[str, Any]:
+def _filters(narrow: SearchFilter) -> dict[str, Any]:
     """Return what a dock calls them; `search` has a task of its own."""
-    known = Narrow.__annotations__
+    known = SearchFilter.__annotations__
     if unknown := [name for name in narrow if name not in known]:
         raise ValueError(f"{unknown[0]}: expected one of {', '.join(known)}")
     return {name.removeprefix("for_"): value for name, value in narrow.items()}

@@ -9,7 +9,7 @@ from typing import Any
 
 from tacit._ground.files import write_bytes_atomic, write_text_atomic
 from tacit.documents import dumps, loads
-from tacit_dock.store import Store
+from tacit_dock.store import DockStore
 from tacit_dock.texts import check_text
 
 FOLDER = "examples"
@@ -32,7 +32,7 @@ class Example:
     content: bytes
 
 
-def keep_example(store: Store, example: Example) -> None:
+def keep_example(store: DockStore, example: Example) -> None:
     """Keep an example task beside the contents of a dock.
 
     Raises:
@@ -49,7 +49,7 @@ def keep_example(store: Store, example: Example) -> None:
     write_text_atomic("example", folder / f"{example.name}.json", title)
 
 
-def examples(store: Store) -> tuple[tuple[str, str], ...]:
+def examples(store: DockStore) -> tuple[tuple[str, str], ...]:
     """Return the name and the title of every example task, by name."""
     found = []
     for path in sorted(_folder(store).glob("*.json")):
@@ -59,7 +59,7 @@ def examples(store: Store) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def find_example(store: Store, name: str) -> Example | None:
+def find_example(store: DockStore, name: str) -> Example | None:
     """Return an example task by its name, None where there is none."""
     title = dict(examples(store)).get(name)
     if title is None:
@@ -67,5 +67,5 @@ def find_example(store: Store, name: str) -> Example | None:
     return Example(name, title, (_folder(store) / f"{name}.safetensors").read_bytes())
 
 
-def _folder(store: Store) -> Path:
+def _folder(store: DockStore) -> Path:
     return store.blobs.folder.parent / FOLDER

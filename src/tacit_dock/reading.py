@@ -13,7 +13,7 @@ from tacit.documents import loads
 from tacit_dock.cards import FENCE, MARK, MARKS, mark, unmarked
 from tacit_dock.database import CHANGE
 from tacit_dock.errors import RefusedError
-from tacit_dock.records import LISTED, WITHDRAWN, Filters, Learnware, Page, Revision
+from tacit_dock.records import LISTED, WITHDRAWN, Filters, Learnware, LearnwarePage, Revision
 from tacit_dock.tables import (
     learnware_table,
     meta_table,
@@ -42,7 +42,7 @@ def learnware(connection: sa.Connection, identifier: str) -> Learnware | None:
 
 def page(
     connection: sa.Connection, filters: Filters, cursor: str | None, limit: int, status: str
-) -> Page:
+) -> LearnwarePage:
     """Return a page of learnwares, the newest first."""
     query = sa.select(learnware_table).where(learnware_table.c.status == status, *_where(filters))
     if cursor is not None:
@@ -51,7 +51,9 @@ def page(
     rows: Rows = list(connection.execute(newest))
     more = len(rows) > limit
     rows = rows[:limit]
-    return Page(tuple(_built(connection, rows)), _closed(rows[-1].number) if more else None)
+    return LearnwarePage(
+        tuple(_built(connection, rows)), _closed(rows[-1].number) if more else None
+    )
 
 
 def named(connection: sa.Connection, identifiers: tuple[str, ...]) -> dict[str, Learnware]:

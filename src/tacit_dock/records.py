@@ -160,7 +160,7 @@ class Learnware:
 
 
 @dataclass(frozen=True)
-class Page:
+class LearnwarePage:
     """Some learnwares and where the next ones begin.
 
     Attributes:

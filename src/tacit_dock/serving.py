@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from tacit._ground.checks import integer
 from tacit._ground.lazy import install_with
-from tacit_dock.settings import Settings
-from tacit_dock.store import Store
+from tacit_dock.settings import DockSettings
+from tacit_dock.store import DockStore
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -24,7 +24,7 @@ LONGEST_HEAD = 64 << 10
 STOP_SECONDS = 30
 
 
-def create_application(store: Store, settings: Settings | None = None) -> FastAPI:
+def create_application(store: DockStore, settings: DockSettings | None = None) -> FastAPI:
     """Return the FastAPI application of a dock.
 
     Args:
@@ -39,15 +39,15 @@ def create_application(store: Store, settings: Settings | None = None) -> FastAP
 
     Example:
         >>> import tempfile
-        >>> from tacit_dock import Store, create_application
-        >>> with tempfile.TemporaryDirectory() as folder, Store(folder) as store:
+        >>> from tacit_dock import DockStore, create_application
+        >>> with tempfile.TemporaryDirectory() as folder, DockStore(folder) as store:
         ...     create_application(store).title
         'Tacit dock'
     """
     check_installed()
     from tacit_dock.api.application import application
 
-    return application(store, Settings() if settings is None else settings)
+    return application(store, DockSettings() if settings is None else settings)
 
 
 def check_installed() -> None:
@@ -88,7 +88,7 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def serve(store: Store, settings: Settings, listening: socket.socket) -> None:
+def serve(store: DockStore, settings: DockSettings, listening: socket.socket) -> None:
     """Answer requests until the process is told to stop; those under way are finished.
 
     Args:
@@ -103,7 +103,7 @@ def serve(store: Store, settings: Settings, listening: socket.socket) -> None:
     server_of(app, settings).run(sockets=[listening])
 
 
-def server_of(app: FastAPI, settings: Settings) -> Server:
+def server_of(app: FastAPI, settings: DockSettings) -> Server:
     """Return the server of an application, which closes what does not keep to its times."""
     import uvicorn
 

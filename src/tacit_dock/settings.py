@@ -15,7 +15,7 @@ INDEX_KINDS: tuple[IndexKind, ...] = ("auto", "exact", "quantised")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Policy:
+class AdmissionPolicy:
     """What happens to a submission that has no guarantee, or one that is too weak.
 
     Args:
@@ -27,7 +27,7 @@ class Policy:
         ValueError: a limit is out of range; the message names it.
 
     Example:
-        >>> Policy(without="quarantine", max_epsilon=8.0).max_advantage
+        >>> AdmissionPolicy(without="quarantine", max_epsilon=8.0).max_advantage
         1.0
     """
 
@@ -42,7 +42,7 @@ class Policy:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class DockSettings:
     """Limits of a dock and how it searches.
 
     Args:
@@ -73,11 +73,11 @@ class Settings:
         ValueError: a limit is out of range; the message names it.
 
     Example:
-        >>> Settings(max_card=1000).max_card
+        >>> DockSettings(max_card=1000).max_card
         1000
     """
 
-    policy: Policy = field(default_factory=Policy)
+    policy: AdmissionPolicy = field(default_factory=AdmissionPolicy)
     private: bool = False
     metrics: bool = False
     max_specification: int = 8 << 20
@@ -101,8 +101,10 @@ class Settings:
     index: IndexKind = "auto"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.policy, Policy):
-            raise ValueError(f"policy: expected a Policy, got {type(self.policy).__name__}")
+        if not isinstance(self.policy, AdmissionPolicy):
+            raise ValueError(
+                f"policy: expected an AdmissionPolicy, got {type(self.policy).__name__}"
+            )
         boolean("private", self.private)
         boolean("metrics", self.metrics)
         for name in (

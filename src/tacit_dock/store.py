@@ -13,7 +13,7 @@ from tacit_dock.blobs import Blobs
 from tacit_dock.database import CHANGE, Database
 from tacit_dock.deeds import OPERATOR, Deed, deeds, note
 from tacit_dock.identity import check_pair
-from tacit_dock.records import Filters, Learnware, Page
+from tacit_dock.records import Filters, Learnware, LearnwarePage
 from tacit_dock.reserve import FullError, Reserve
 from tacit_dock.tables import meta_table, revision_table
 from tacit_dock.tokens import Token, create_token, find_token, list_tokens, revoke_token
@@ -27,7 +27,7 @@ BATCH = 500
 FEW = 20
 
 
-class Store:
+class DockStore:
     """Learnwares, their contents, developers' tokens; several processes may share one.
 
     A content is on the disk before the record that names it, a record is on the disk when the
@@ -45,7 +45,7 @@ class Store:
 
     Example:
         >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder, Store(folder) as store:
+        >>> with tempfile.TemporaryDirectory() as folder, DockStore(folder) as store:
         ...     len(store.learnwares().items)
         0
     """
@@ -78,7 +78,7 @@ class Store:
         self.submit, self.revise = self._writer.submit, self._writer.revise
         self.replay, self.admit = self._writer.replay, self._writer.admit
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> DockStore:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -100,7 +100,7 @@ class Store:
         cursor: str | None = None,
         limit: int = 50,
         status: str = "listed",
-    ) -> Page:
+    ) -> LearnwarePage:
         """Return listed learnwares, the newest first.
 
         Args:

@@ -13,7 +13,7 @@ from tacit_dock.blobs import Upload
 from tacit_dock.cards import Card, read_card
 from tacit_dock.claims import Decision, decide
 from tacit_dock.errors import RefusedError
-from tacit_dock.settings import Settings
+from tacit_dock.settings import DockSettings
 from tacit_dock.texts import check_texts
 from tacit_dock.weights import LENGTH, check_format, check_weights
 
@@ -58,7 +58,7 @@ class Submission:
         return sum(held.size for held in self.uploads.values())
 
 
-def limits_of(settings: Settings) -> dict[str, int]:
+def limits_of(settings: DockSettings) -> dict[str, int]:
     """Return how many bytes each part of a submission may have."""
     return {
         "specification": settings.max_specification,
@@ -76,7 +76,7 @@ def body_digest(uploads: Mapping[str, Upload]) -> str:
 
 
 def examine(
-    uploads: Mapping[str, Upload], digests: Mapping[str, str], settings: Settings
+    uploads: Mapping[str, Upload], digests: Mapping[str, str], settings: DockSettings
 ) -> Submission:
     """Return a submission whose every part is as it must be; no part of it is run.
 

@@ -18,7 +18,7 @@ from tacit_dock.database import Database
 from tacit_dock.deeds import OPERATOR, note
 from tacit_dock.errors import RefusedError
 from tacit_dock.records import LISTED, QUARANTINED, WITHDRAWN, Learnware
-from tacit_dock.settings import Settings
+from tacit_dock.settings import DockSettings
 from tacit_dock.submissions import Submission
 from tacit_dock.tables import (
     answer_table,
@@ -54,7 +54,7 @@ class Writer:
             return _answered(connection, developer, key, body)
 
     def submit(
-        self, submission: Submission, developer: str, key: str, settings: Settings
+        self, submission: Submission, developer: str, key: str, settings: DockSettings
     ) -> dict[str, Any]:
         """Keep a submission and return the answer to it; the same again for the same key.
 
@@ -105,7 +105,7 @@ class Writer:
         expected: str,
         submission: Submission,
         developer: str,
-        settings: Settings,
+        settings: DockSettings,
     ) -> dict[str, Any]:
         """Give a learnware a new content; its history keeps the old ones.
 
@@ -298,7 +298,7 @@ def _check_new(
 
 
 def _check_quota(
-    connection: sa.Connection, developer: str, size: int, settings: Settings, *, more: int
+    connection: sa.Connection, developer: str, size: int, settings: DockSettings, *, more: int
 ) -> None:
     count, held = reading.usage(connection, developer)
     if count + more > settings.max_learnwares:

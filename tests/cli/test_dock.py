@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit_dock import Policy, Settings, Store
+from tacit_dock import AdmissionPolicy, DockSettings, DockStore
 from tests.cli_runner import Tacit, refused
 from tests.dock.learnwares import files, keep, specification
 
@@ -18,7 +18,7 @@ def test_a_token_is_printed_once_listed_and_revoked(tacit: Tacit, tmp_path: Path
     assert made.code == 0
     assert "vision-team" in made.err
     token = made.out.strip()
-    with Store(tmp_path) as store:
+    with DockStore(tmp_path) as store:
         held = store.find_token(token)
         assert held is not None
         assert held.holds
@@ -36,8 +36,8 @@ def test_developers_that_are_none(tacit: Tacit, tmp_path: Path, name: str) -> No
 
 
 def test_what_is_in_quarantine_is_admitted(tacit: Tacit, tmp_path: Path) -> None:
-    settings = Settings(policy=Policy(without="quarantine"))
-    with Store(tmp_path) as store:
+    settings = DockSettings(policy=AdmissionPolicy(without="quarantine"))
+    with DockStore(tmp_path) as store:
         bare = files(specification(1, guarantees=()))
         identifier = keep(store, bare, settings=settings)["id"]
     assert identifier in tacit("dock", "admit", identifier, "--folder", tmp_path).out

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.cli_runner import refused
-from tests.training.poisoning.problems import images
+from tests.lab.poisoning.problems import images
 
 QUICK = ("--batch", 24, "--repeats", 1, "--rate", 0.05)
 

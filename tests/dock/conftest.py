@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit_dock import Store
+from tacit_dock import DockStore
 from tests.dock.learnwares import Dock
 from tests.dock.learnwares import dock as started
 
@@ -19,6 +19,6 @@ def dock(tmp_path: Path) -> Iterator[Dock]:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "store") as found:
+def store(tmp_path: Path) -> Iterator[DockStore]:
+    with DockStore(tmp_path / "store") as found:
         yield found

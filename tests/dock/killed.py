@@ -21,7 +21,7 @@ from pathlib import Path
 
 import httpx
 
-from tacit_dock import Filters, Store
+from tacit_dock import DockStore, Filters
 from tests.dock.learnwares import files, specification, weights
 
 SUBMITTERS = 3
@@ -98,7 +98,7 @@ def submit(
 def run(folder: Path, kills: int, seed: int) -> Outcome:
     """Kill a server that often, each time at a random moment, and look at what is there."""
     chance, outcome = random.Random(seed), Outcome()
-    with Store(folder) as store:
+    with DockStore(folder) as store:
         token, _ = store.create_token("me")
     told: dict[int, str] = {}
     following = 0
@@ -130,7 +130,7 @@ def run(folder: Path, kills: int, seed: int) -> Outcome:
 
 def check(folder: Path, told: dict[int, str], outcome: Outcome) -> None:
     """Hold what is there against what was acknowledged."""
-    with Store(folder) as store:
+    with DockStore(folder) as store:
         store.collect()
         held, cursor = {}, None
         while True:

@@ -17,7 +17,7 @@ from tacit.guarantees.base import Guarantee
 from tacit.specifications import Space, Specification, SpecificationRelease
 from tacit.specifications.release import BARE, PROTECTED, certified
 from tacit.specifications.schedule import Schedule
-from tacit_dock import Settings, Store, create_application, examine
+from tacit_dock import DockSettings, DockStore, create_application, examine
 from tacit_dock.blobs import Upload
 
 SPACE = Space(
@@ -118,14 +118,14 @@ def files(made: Specification, **more: bytes) -> dict[str, bytes]:
 
 
 def keep(
-    store: Store,
+    store: DockStore,
     parts: Mapping[str, bytes],
     developer: str = "me",
     key: str = "key",
-    settings: Settings | None = None,
+    settings: DockSettings | None = None,
 ) -> dict[str, Any]:
     """Submit to a store without a server."""
-    settings = Settings() if settings is None else settings
+    settings = DockSettings() if settings is None else settings
     uploads: dict[str, Upload] = {}
     try:
         for name, content in parts.items():
@@ -140,7 +140,7 @@ def keep(
 class Dock:
     """A client of an application, with tokens of two developers."""
 
-    def __init__(self, client: TestClient, store: Store) -> None:
+    def __init__(self, client: TestClient, store: DockStore) -> None:
         self.client, self.store = client, store
         self.tokens = {name: store.create_token(name)[0] for name in ("me", "other")}
         self._keys = 0
@@ -168,10 +168,10 @@ class Dock:
 
 @contextmanager
 def dock(
-    folder: Path, settings: Settings | None = None, database: str | None = None
+    folder: Path, settings: DockSettings | None = None, database: str | None = None
 ) -> Iterator[Dock]:
     """Start an application on a folder."""
-    with Store(folder, database) as store:
+    with DockStore(folder, database) as store:
         app = create_application(store, settings)
         with TestClient(app, raise_server_exceptions=False) as client:
             yield Dock(client, store)

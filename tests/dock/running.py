@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tacit_dock import Settings, Store, create_application, listen
+from tacit_dock import DockSettings, DockStore, create_application, listen
 from tacit_dock.serving import server_of
 
 
@@ -17,16 +17,16 @@ class Running:
     """Where it is, its store and the token of a developer."""
 
     url: str
-    store: Store
+    store: DockStore
     token: str
 
 
 @contextmanager
-def running(folder: Path, settings: Settings | None = None) -> Iterator[Running]:
+def running(folder: Path, settings: DockSettings | None = None) -> Iterator[Running]:
     """Serve a dock until the block ends."""
-    with Store(folder) as store, listen("127.0.0.1", 0) as listening:
+    with DockStore(folder) as store, listen("127.0.0.1", 0) as listening:
         app = create_application(store, settings)
-        server = server_of(app, settings or Settings())
+        server = server_of(app, settings or DockSettings())
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from tacit_dock import Policy, Settings
+from tacit_dock import AdmissionPolicy, DockSettings
 from tests.dock.learnwares import (
     OCTETS,
     SPACE,
@@ -193,12 +193,14 @@ def test_the_policy_decides_about_what_has_no_guarantee(tmp_path):
     bare = files(specification(1, guarantees=()))
     with dock(tmp_path / "refuse") as found:
         is_problem(found.submit(bare), 422, "no guarantee")
-    with dock(tmp_path / "accept", Settings(policy=Policy(without="accept"))) as found:
+    with dock(tmp_path / "accept", DockSettings(policy=AdmissionPolicy(without="accept"))) as found:
         told = found.submit(bare).json()
         assert told["guarantee"] is None
         assert told["policy"]["decision"] == "listed"
         assert "no guarantee" in told["policy"]["reason"]
-    with dock(tmp_path / "quarantine", Settings(policy=Policy(without="quarantine"))) as found:
+    with dock(
+        tmp_path / "quarantine", DockSettings(policy=AdmissionPolicy(without="quarantine"))
+    ) as found:
         told = found.submit(bare).json()
         assert told["status"] == "quarantined"
         place = f"/v1/learnwares/{told['id']}"
@@ -213,22 +215,22 @@ def test_the_policy_decides_about_what_has_no_guarantee(tmp_path):
 
 
 def test_quotas_rates_and_privacy(tmp_path):
-    with dock(tmp_path / "quota", Settings(max_learnwares=1)) as found:
+    with dock(tmp_path / "quota", DockSettings(max_learnwares=1)) as found:
         place = found.submit(files(specification(1))).headers["location"]
         full = found.submit(files(specification(2)))
         is_problem(full, 429, "at most 1 learnwares")
         assert int(full.headers["retry-after"]) > 0
         found.client.delete(place, headers=found.headers())
         assert found.submit(files(specification(2))).status_code == 201
-    with dock(tmp_path / "bytes", Settings(max_bytes=100)) as found:
+    with dock(tmp_path / "bytes", DockSettings(max_bytes=100)) as found:
         is_problem(found.submit(files(specification(1))), 429, "bytes")
         assert list(found.store.blobs.digests()) == []
-    with dock(tmp_path / "rate", Settings(requests_per_minute=3)) as found:
+    with dock(tmp_path / "rate", DockSettings(requests_per_minute=3)) as found:
         answers = [found.client.get("/v1/learnwares") for _ in range(4)]
         assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
         assert 0 < int(answers[-1].headers["retry-after"]) <= 20
         assert found.client.get("/v1/health").status_code == 200
-    with dock(tmp_path / "private", Settings(private=True)) as found:
+    with dock(tmp_path / "private", DockSettings(private=True)) as found:
         is_problem(found.client.get("/v1/learnwares"), 401)
         is_problem(found.search(specification(1, "task")), 401)
         listed = found.client.get("/v1/learnwares", headers=found.headers())

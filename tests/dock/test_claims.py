@@ -14,7 +14,7 @@ from tacit.guarantees import GaussianDP
 from tacit.specifications import Specification
 from tacit.specifications.release import certified
 from tacit.specifications.schedule import Schedule
-from tacit_dock import Policy, RefusedError, Store
+from tacit_dock import AdmissionPolicy, DockStore, RefusedError
 from tacit_dock.claims import DELTA, decide, headline
 from tests.dock.learnwares import SPACE, card, files, is_problem, keep, release, specification
 
@@ -32,7 +32,7 @@ def changed(made: Specification, **fields: Any) -> Specification:
 
 
 def test_a_release_that_agrees_is_taken(dock):
-    assert decide(MADE, written(release(MADE)), Policy()).status == "listed"
+    assert decide(MADE, written(release(MADE)), AdmissionPolicy()).status == "listed"
     assert dock.submit(files(MADE)).status_code == 201
 
 
@@ -61,7 +61,7 @@ def test_a_guarantee_without_its_release_is_refused(dock):
 def test_a_release_that_does_not_is_refused_whatever_the_policy(change, said, without):
     forged = written(release(MADE, **change))
     with pytest.raises(RefusedError, match=said) as caught:
-        decide(MADE, forged, Policy(without=without))
+        decide(MADE, forged, AdmissionPolicy(without=without))
     assert caught.value.status == 422
 
 
@@ -94,7 +94,9 @@ def test_no_word_or_number_of_a_manifest_is_its_developers_own(fields, with_rele
     forged = changed(MADE, **fields)
     beside = release(forged, guarantees=forged.guarantees) if with_release else None
     with pytest.raises(RefusedError, match=r"release|specification") as caught:
-        decide(forged, None if beside is None else written(beside), Policy(without="accept"))
+        decide(
+            forged, None if beside is None else written(beside), AdmissionPolicy(without="accept")
+        )
     assert caught.value.status == 422
 
 
@@ -102,20 +104,20 @@ def test_noise_under_which_nothing_is_described_is_refused():
     told = certified(1e-300, 1e-5, "labels")
     forged = changed(MADE, guarantees=told)
     with pytest.raises(RefusedError, match=r"μ ≥ 0.001"):
-        decide(forged, written(release(forged, mu=1e-300)), Policy())
+        decide(forged, written(release(forged, mu=1e-300)), AdmissionPolicy())
 
 
 def test_a_manifest_holds_no_more_guarantees_than_a_release_gives():
     forged = changed(MADE, guarantees=MADE.guarantees * 200)
     with pytest.raises(RefusedError, match="at most 8 guarantees, got 600"):
-        decide(forged, None, Policy())
+        decide(forged, None, AdmissionPolicy())
 
 
 def test_accounting_that_takes_long_is_not_begun():
     content = release(MADE).to_dict()
     content["schedule"] = {"steps": 10**9, "sampling_rate": 1e-4, "step_size": 0.05}
     with pytest.raises(RefusedError, match="at most 10000 steps"):
-        decide(MADE, json.dumps(content).encode(), Policy())
+        decide(MADE, json.dumps(content).encode(), AdmissionPolicy())
 
 
 @pytest.mark.parametrize("mu", [0.001, 0.1, 0.5, 1.0, 3.0, 40.0])
@@ -137,8 +139,8 @@ def test_epsilon_told_is_that_of_the_noise_and_never_too_small(mu):
 @pytest.mark.parametrize(
     ("policy", "said"),
     [
-        (Policy(max_epsilon=1.5), "ε = 1.9"),
-        (Policy(max_advantage=0.1), "advantage of 0.197"),
+        (AdmissionPolicy(max_epsilon=1.5), "ε = 1.9"),
+        (AdmissionPolicy(max_advantage=0.1), "advantage of 0.197"),
     ],
 )
 def test_a_policy_is_held_against_what_the_noise_gives(policy, said):
@@ -181,7 +183,7 @@ def test_a_copy_under_another_name_is_refused(dock):
 def test_a_database_of_the_schema_before_is_opened(tmp_path):
     import sqlite3
 
-    with Store(tmp_path) as store:
+    with DockStore(tmp_path) as store:
         kept = keep(store, files(MADE))
     with sqlite3.connect(tmp_path / "dock.sqlite") as held:
         held.execute("DROP INDEX ix_dock_revisions_direction")
@@ -189,10 +191,10 @@ def test_a_database_of_the_schema_before_is_opened(tmp_path):
         held.execute("ALTER TABLE dock_revisions DROP COLUMN headline")
         held.execute("UPDATE dock_meta SET value = '1' WHERE key = 'schema'")
     for _ in range(2):
-        with Store(tmp_path) as store:
+        with DockStore(tmp_path) as store:
             found = store.learnware(kept["id"])
             assert found is not None
             assert found.guarantee is None
             assert found.space["layers"] == list(SPACE.layers)
-    with Store(tmp_path) as store:
+    with DockStore(tmp_path) as store:
         keep(store, files(specification(2)), key="later")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit_dock import Settings, Store, serving
+from tacit_dock import DockSettings, DockStore, serving
 from tests.cli_runner import Tacit
 from tests.dock.learnwares import OCTETS, dock, files, keep, specification
 
@@ -31,7 +31,7 @@ def entry() -> list[str]:
 
 
 def test_flags_are_flags(tacit: Tacit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ran: list[Settings] = []
+    ran: list[DockSettings] = []
     monkeypatch.setattr("tacit_dock.serve", lambda store, settings, listening: ran.append(settings))
     for words in (shlex.split(service()["ExecStart"])[1:], entry()[1:]):
         given = [str(tmp_path) if word == "/var/lib/tacit-dock" else word for word in words]
@@ -48,7 +48,7 @@ def test_limits_fit_together() -> None:
     assert int(unit["TimeoutStopSec"]) > serving.STOP_SECONDS
     assert int(unit["LimitNOFILE"]) > serving.MOST_CONNECTIONS
     assert (unit["UMask"], unit["StateDirectoryMode"]) == ("0077", "0700")
-    settings = Settings()
+    settings = DockSettings()
     sizes = ("max_model", "max_specification", "max_release", "max_card")
     largest = sum(getattr(settings, name) for name in sizes)
     assert int(re.search(r"client_max_body_size (\d+)m", front)[1]) << 20 > largest
@@ -62,7 +62,7 @@ def test_limits_fit_together() -> None:
 def test_a_backup_of_a_running_dock_is_a_dock(tmp_path: Path) -> None:
     live, saved = tmp_path / "dock", tmp_path / "saved"
     saved.mkdir()
-    with Store(live) as store:
+    with DockStore(live) as store:
         stop, made = threading.Event(), []
 
         def submit() -> None:

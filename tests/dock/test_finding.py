@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tacit.specifications import specification_from_bytes
-from tacit_dock import DockClient, Filters, Policy, Settings, Store
+from tacit_dock import AdmissionPolicy, DockClient, DockSettings, DockStore, Filters
 from tacit_dock.cards import read_card
 from tests.dock.learnwares import SPACE, card, dock, files, is_problem, keep, specification
 from tests.dock.running import running
@@ -126,7 +126,7 @@ def test_lists_and_searches_are_narrowed(dock):
 
 
 def test_epsilon_is_that_of_all_revisions(tmp_path):
-    settings = Settings(policy=Policy(without="accept"))
+    settings = DockSettings(policy=AdmissionPolicy(without="accept"))
     with dock(tmp_path, settings) as found:
         place = found.submit(files(specification(1))).headers["location"]
         found.submit(files(specification(9, guarantees=()), card=card("Bare")))
@@ -160,7 +160,7 @@ def test_what_a_card_said_before_finds_nothing(tmp_path):
 
 
 def test_a_database_of_the_schema_before_is_filled_in(tmp_path):
-    with Store(tmp_path) as store:
+    with DockStore(tmp_path) as store:
         keep(store, {**files(specification(1)), "card": HUB})
     with sqlite3.connect(tmp_path / "dock.sqlite") as raw:
         raw.execute("DROP TABLE dock_words")
@@ -168,7 +168,7 @@ def test_a_database_of_the_schema_before_is_filled_in(tmp_path):
         raw.execute("ALTER TABLE dock_revisions DROP COLUMN epsilon")
         raw.execute("UPDATE dock_meta SET value = '2' WHERE key = 'schema'")
     raw.close()
-    with Store(tmp_path) as store:
+    with DockStore(tmp_path) as store:
         for filters in (Filters(words="zwiebel"), Filters(license="apache-2.0"),
                         Filters(max_epsilon=100.0)):  # fmt: skip
             assert [one.title for one in store.learnwares(filters).items] == ["vit-mnist"], filters

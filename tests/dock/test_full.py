@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from tacit_dock import Settings
+from tacit_dock import DockSettings
 from tacit_dock.reserve import NAME
 from tests.dock.learnwares import dock, files, is_problem, specification, weights
 
 MEBIBYTE = 1 << 20
 LARGE = weights({"w": ("U8", (6 * MEBIBYTE,), bytes(6 * MEBIBYTE))})
-SETTINGS = Settings(min_free=1, reserve=2 * MEBIBYTE)
+SETTINGS = DockSettings(min_free=1, reserve=2 * MEBIBYTE)
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_a_disk_that_is_full_at_the_start_is_read(small_disk: Path) -> None:
 
 def test_room_is_left_for_others(tmp_path: Path) -> None:
     free = shutil.disk_usage(tmp_path).free
-    with dock(tmp_path, Settings(min_free=2 * free)) as found:
+    with dock(tmp_path, DockSettings(min_free=2 * free)) as found:
         is_problem(found.submit(files(specification(1))), 507, "full")
         assert found.search(specification(1, "task")).status_code == 200
         assert os.listdir(found.store.blobs.incoming) == []

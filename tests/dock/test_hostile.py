@@ -12,7 +12,7 @@ import zipfile
 import pytest
 
 from tacit.guarantees import ApproximateDP, GaussianDP, InformationBound
-from tacit_dock import Policy, Settings
+from tacit_dock import AdmissionPolicy, DockSettings
 from tacit_dock.tokens import now, token_table
 from tests.dock.learnwares import OCTETS, card, dock, files, is_problem, specification, weights
 
@@ -100,7 +100,9 @@ def test_cards(dock, name):
 
 
 def test_sizes_are_refused_while_they_arrive(tmp_path):
-    settings = Settings(max_specification=4000, max_card=500, max_model=2000, max_release=10_000)
+    settings = DockSettings(
+        max_specification=4000, max_card=500, max_model=2000, max_release=10_000
+    )
     with dock(tmp_path, settings) as found:
         long = {
             "specification": bytes(4001),
@@ -273,7 +275,7 @@ def shared(**more):
 )
 @pytest.mark.parametrize("without", ["refuse", "accept", "quarantine"])
 def test_guarantees_that_are_none_are_refused_whatever_the_policy(tmp_path, held, without):
-    with dock(tmp_path, Settings(policy=Policy(without=without))) as found:
+    with dock(tmp_path, DockSettings(policy=AdmissionPolicy(without=without))) as found:
         is_problem(found.submit(files(claimed(held))), 422, "guarantee")
 
 
@@ -284,9 +286,9 @@ def test_a_guarantee_of_a_type_that_is_none(dock):
 
 
 def test_guarantees_beyond_the_limits_are_refused(tmp_path):
-    with dock(tmp_path, Settings(policy=Policy(max_epsilon=1.0))) as found:
+    with dock(tmp_path, DockSettings(policy=AdmissionPolicy(max_epsilon=1.0))) as found:
         is_problem(found.submit(files(specification(1))), 422, "at most 1 is asked")
-    with dock(tmp_path, Settings(policy=Policy(max_advantage=0.1))) as found:
+    with dock(tmp_path, DockSettings(policy=AdmissionPolicy(max_advantage=0.1))) as found:
         is_problem(found.submit(files(specification(1))), 422, "advantage")
 
 

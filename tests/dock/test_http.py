@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fastapi import APIRouter
 
-from tacit_dock import Store, create_application
+from tacit_dock import DockStore, create_application
 from tacit_dock.api import routes
 from tacit_dock.api.access import Reader
 from tests.cli_runner import Tacit
@@ -157,7 +157,7 @@ def test_a_route_without_a_rule_does_not_start(tmp_path, monkeypatch):
         routes.check_routes([])
     rules = {place: rule for place, rule in routes.BY_PLACE.items() if "{" not in place[1]}
     monkeypatch.setattr(routes, "BY_PLACE", rules)
-    with Store(tmp_path) as store, pytest.raises(RuntimeError, match="is in no rule"):
+    with DockStore(tmp_path) as store, pytest.raises(RuntimeError, match="is in no rule"):
         create_application(store)
 
 

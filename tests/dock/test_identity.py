@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit_dock import Store
+from tacit_dock import DockStore
 from tacit_dock.blobs import TRASH_SECONDS
 from tests.dock.learnwares import dock, files, keep, specification, weights
 
@@ -18,7 +18,7 @@ MANY = 30
 
 
 def filled(folder: Path, count: int = MANY) -> list[str]:
-    with Store(folder) as store:
+    with DockStore(folder) as store:
         return [keep(store, files(specification(n)), key=f"k{n}")["id"] for n in range(count)]
 
 
@@ -30,7 +30,7 @@ def test_a_new_database_beside_contents_is_refused_and_nothing_is_deleted(tmp_pa
     filled(tmp_path / "dock")
     before = contents(tmp_path / "dock")
     with pytest.raises(ValueError, match="holds contents of a dock"):
-        Store(tmp_path / "dock", str(tmp_path / "new.sqlite"))
+        DockStore(tmp_path / "dock", str(tmp_path / "new.sqlite"))
     assert contents(tmp_path / "dock") == before
     with dock(tmp_path / "dock") as found:
         assert len(found.client.get("/v1/learnwares").json()["items"]) == MANY
@@ -43,12 +43,12 @@ def test_the_database_of_another_dock_is_refused(tmp_path: Path) -> None:
     filled(tmp_path / "other", 2)
     before = contents(tmp_path / "one")
     with pytest.raises(ValueError, match="of another dock than the folder"):
-        Store(tmp_path / "one", str(tmp_path / "other" / "dock.sqlite"))
+        DockStore(tmp_path / "one", str(tmp_path / "other" / "dock.sqlite"))
     with pytest.raises(ValueError, match=r"is empty, and .* is of a dock with records"):
-        Store(tmp_path / "nothing", str(tmp_path / "other" / "dock.sqlite"))
+        DockStore(tmp_path / "nothing", str(tmp_path / "other" / "dock.sqlite"))
     (tmp_path / "one" / "dock.id").write_text("\x00 nobody")
     with pytest.raises(ValueError, match="expected the identity of a dock"):
-        Store(tmp_path / "one")
+        DockStore(tmp_path / "one")
     assert contents(tmp_path / "one") == before
 
 
@@ -59,10 +59,10 @@ def test_a_dock_from_before_is_given_an_identity_once(tmp_path: Path) -> None:
     (tmp_path / "dock.id").unlink()
     with sqlite3.connect(tmp_path / "dock.sqlite") as held:
         held.execute("DELETE FROM dock_meta WHERE key = 'identity'")
-    with Store(tmp_path):
+    with DockStore(tmp_path):
         pass
     first = (tmp_path / "dock.id").read_text()
-    with Store(tmp_path) as store:
+    with DockStore(tmp_path) as store:
         assert len(store.learnwares().items) == 2
     assert (tmp_path / "dock.id").read_text() == first
 
@@ -70,7 +70,7 @@ def test_a_dock_from_before_is_given_an_identity_once(tmp_path: Path) -> None:
 def test_an_old_backup_removes_nothing_where_most_would_go(tmp_path: Path) -> None:
     filled(tmp_path, 2)
     shutil.copy(tmp_path / "dock.sqlite", tmp_path / "backup.sqlite")
-    with Store(tmp_path) as store:
+    with DockStore(tmp_path) as store:
         for n in range(2, MANY):
             keep(store, files(specification(n)), key=f"k{n}")
     before = contents(tmp_path)
@@ -85,7 +85,7 @@ def test_an_old_backup_removes_nothing_where_most_would_go(tmp_path: Path) -> No
 
 def test_a_few_contents_without_a_record_are_in_the_trash_for_some_days(tmp_path: Path) -> None:
     filled(tmp_path, 6)
-    with Store(tmp_path) as store:
+    with DockStore(tmp_path) as store:
         upload = store.blobs.upload("model", 1000)
         upload.write(weights())
         digest = upload.digest
@@ -102,7 +102,7 @@ def test_a_few_contents_without_a_record_are_in_the_trash_for_some_days(tmp_path
 
 def test_a_withdrawal_leaves_nothing_on_the_disk(tmp_path: Path) -> None:
     secret = b"a sentence of the card that is nowhere else"
-    with Store(tmp_path / "dock") as store:
+    with DockStore(tmp_path / "dock") as store:
         for n in range(5):
             keep(store, files(specification(n)), key=f"k{n}")
         card = b"---\ntitle: " + secret + b"\n---\n" + secret * 20 + b"\n"
@@ -120,7 +120,7 @@ def test_a_withdrawal_leaves_nothing_on_the_disk(tmp_path: Path) -> None:
 def test_nobody_else_reads_what_a_dock_keeps(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
-        with Store(tmp_path / "dock") as store:
+        with DockStore(tmp_path / "dock") as store:
             keep(store, files(specification(1), model=weights()))
             for path in [tmp_path / "dock", *(tmp_path / "dock").rglob("*")]:
                 mode = stat.S_IMODE(path.stat().st_mode)

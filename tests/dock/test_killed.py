@@ -7,7 +7,7 @@ import signal
 import httpx
 import pytest
 
-from tacit_dock import Store
+from tacit_dock import DockStore
 from tests.dock.killed import run, server
 from tests.dock.learnwares import files, specification
 
@@ -39,7 +39,7 @@ def test_a_server_that_is_told_to_stop_ends_by_itself(tmp_path):
 
 
 def test_two_servers_on_one_store_are_one_dock(tmp_path):
-    with Store(tmp_path) as store:
+    with DockStore(tmp_path) as store:
         token, _ = store.create_token("me")
     headers = {"Authorization": f"Bearer {token}", "Idempotency-Key": "k"}
     with server(tmp_path) as (_, one), server(tmp_path) as (_, two):

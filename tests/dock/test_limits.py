@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from tacit.specifications import Space
-from tacit_dock import RefusedError, Settings, Store, create_application
+from tacit_dock import DockSettings, DockStore, RefusedError, create_application
 from tacit_dock.api.rates import Rates
 from tacit_dock.records import Filters
 from tacit_dock.search import index as indexing
@@ -40,7 +40,7 @@ def test_a_body_that_is_too_slow(store):
 
     answer = asked(
         store,
-        Settings(body_seconds=0.05),
+        DockSettings(body_seconds=0.05),
         lambda client: client.post("/v1/search", content=slow(), headers=OCTETS),
     )
     is_problem(answer, 408)
@@ -63,7 +63,7 @@ def test_what_comes_beside_too_many_is_told_to_come_again(store, monkeypatch):
         finished.set()
         return beside, await slow, await client.get("/v1/health")
 
-    beside, slow, after = asked(store, Settings(concurrency=1), ask)
+    beside, slow, after = asked(store, DockSettings(concurrency=1), ask)
     is_problem(beside, 503)
     assert beside.headers["retry-after"] == "1"
     assert (slow.status_code, after.status_code) == (200, 200)
@@ -86,7 +86,7 @@ def test_a_body_on_its_way_keeps_nobody_waiting(store):
         finished.set()
         return beside, await slow
 
-    beside, slow = asked(store, Settings(concurrency=1), ask)
+    beside, slow = asked(store, DockSettings(concurrency=1), ask)
     assert (beside.status_code, slow.status_code) == (200, 200)
 
 
@@ -117,7 +117,7 @@ def test_bodies_under_way_are_counted(store, limits):
         again = await client.post("/v1/search", content=content, headers=OCTETS)
         return third, [reads, *ended, again]
 
-    third, others = asked(store, Settings(**limits), ask)
+    third, others = asked(store, DockSettings(**limits), ask)
     is_problem(third, 503)
     assert third.headers["retry-after"] == "5"
     assert [one.status_code for one in others] == [200] * 4
@@ -130,7 +130,7 @@ def test_bytes_under_way_are_counted(store):
         return [await client.post("/v1/search", content=content, headers=OCTETS) for _ in "abc"]
 
     for most, status in ((2 * len(content), 200), (2 * len(content) - 2, 503)):
-        for answer in asked(store, Settings(max_arriving_bytes=most), ask):
+        for answer in asked(store, DockSettings(max_arriving_bytes=most), ask):
             assert answer.status_code == status
 
 
@@ -139,10 +139,10 @@ def test_a_host_that_is_another(store):
         hosts = ("dock", "DOCK:8765", "dock.example", "other", "dock.", "")
         return [await client.get("/v1/health", headers={"Host": host}) for host in hosts]
 
-    found = asked(store, Settings(hosts=("dock", "dock.example")), ask)
+    found = asked(store, DockSettings(hosts=("dock", "dock.example")), ask)
     assert [one.status_code for one in found] == [200, 200, 200, 421, 421, 421]
     is_problem(found[3], 421)
-    assert {one.status_code for one in asked(store, Settings(), ask)} == {200}
+    assert {one.status_code for one in asked(store, DockSettings(), ask)} == {200}
 
 
 def test_a_bucket_fills_again():
@@ -176,11 +176,11 @@ def test_a_bucket_fills_again():
 )
 def test_settings_that_are_none(name, value):
     with pytest.raises(ValueError, match=name):
-        Settings(**{name: value})
+        DockSettings(**{name: value})
 
 
 def test_contents_that_no_record_names_are_collected(tmp_path):
-    with Store(tmp_path) as store:
+    with DockStore(tmp_path) as store:
         with store.blobs.upload("model", 100) as upload:
             upload.write(b"orphan")
             upload.keep()
@@ -203,8 +203,8 @@ def test_a_content_that_is_damaged_is_left_out_and_counted(tmp_path):
 
 def test_uploads_of_a_server_that_is_gone_are_removed_at_once(tmp_path):
     program = (
-        "import sys; from tacit_dock import Store; "
-        "upload = Store(sys.argv[1]).blobs.upload('model', 10**6); upload.write(b'x' * 1000); "
+        "import sys; from tacit_dock import DockStore; "
+        "upload = DockStore(sys.argv[1]).blobs.upload('model', 10**6); upload.write(b'x' * 1000); "
         "print('there', flush=True); sys.stdin.readline()"
     )
     process = subprocess.Popen(
@@ -214,7 +214,7 @@ def test_uploads_of_a_server_that_is_gone_are_removed_at_once(tmp_path):
     assert process.stdout.readline() == "there\n"
     (path,) = (tmp_path / "incoming").iterdir()
     os.utime(path, (time.time() - 60,) * 2)
-    with Store(tmp_path) as store:
+    with DockStore(tmp_path) as store:
         # another server's, which is alive
         assert store.blobs.sweep() == 0
         process.kill()

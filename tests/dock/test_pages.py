@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tacit_dock import Policy, Settings
+from tacit_dock import AdmissionPolicy, DockSettings
 from tacit_dock.examples import Example, keep_example
 from tacit_dock.pages.rendering import claim, markdown
 from tests.dock.learnwares import SPACE, card, dock, files, specification
@@ -172,7 +172,7 @@ def test_refusals_are_pages_for_browsers_and_problems_for_programs(dock):
 
 
 def test_too_many_requests_are_told_when_to_come_again(tmp_path):
-    with dock(tmp_path / "dock", Settings(requests_per_minute=1)) as found:
+    with dock(tmp_path / "dock", DockSettings(requests_per_minute=1)) as found:
         text_of(found, "/")
         answer = found.client.get("/", headers=HTML)
         assert answer.status_code == 429
@@ -181,7 +181,7 @@ def test_too_many_requests_are_told_when_to_come_again(tmp_path):
 
 
 def test_no_guarantee_and_quarantine_are_told(tmp_path):
-    settings = Settings(policy=Policy(without="quarantine"))
+    settings = DockSettings(policy=AdmissionPolicy(without="quarantine"))
     with dock(tmp_path / "dock", settings) as found:
         bare = found.submit(files(specification(1, guarantees=()))).json()["id"]
         text = text_of(found, f"/learnwares/{bare}")

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tacit_dock import RefusedError, Store
+from tacit_dock import DockStore, RefusedError
 from tests.dock.learnwares import dock, files, is_problem, keep, specification
 
 pytestmark = pytest.mark.postgres
@@ -32,7 +32,7 @@ def test_everything_is_kept_found_and_withdrawn(postgres, tmp_path):
 
 
 def test_stores_that_race_keep_one_record_of_a_revision(postgres, tmp_path):
-    stores = [Store(tmp_path, postgres) for _ in range(6)]
+    stores = [DockStore(tmp_path, postgres) for _ in range(6)]
     outcomes = []
     line = threading.Barrier(len(stores))
 

@@ -8,7 +8,7 @@ import pytest
 
 from tacit.accounting import gaussian_shift
 from tacit.specifications.release import certified
-from tacit_dock import Policy, Settings
+from tacit_dock import AdmissionPolicy, DockSettings
 from tests.dock.learnwares import Dock, card, dock, files, is_problem, release, specification
 from tests.dock.test_claims import changed, written
 
@@ -17,7 +17,7 @@ BARE = specification(1, guarantees=())
 
 @pytest.fixture
 def held(tmp_path: Any) -> Any:
-    with dock(tmp_path, Settings(policy=Policy(without="quarantine"))) as found:
+    with dock(tmp_path, DockSettings(policy=AdmissionPolicy(without="quarantine"))) as found:
         yield found
 
 

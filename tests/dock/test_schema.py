@@ -7,7 +7,7 @@ import tempfile
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tacit_dock import Policy, Settings, Store, create_application
+from tacit_dock import AdmissionPolicy, DockSettings, DockStore, create_application
 from tests.dock.learnwares import dock, files, keep, specification
 
 schemathesis = pytest.importorskip("schemathesis")
@@ -15,10 +15,10 @@ schemathesis = pytest.importorskip("schemathesis")
 
 @pytest.fixture(scope="module")
 def schema():
-    with tempfile.TemporaryDirectory() as folder, Store(folder) as store:
+    with tempfile.TemporaryDirectory() as folder, DockStore(folder) as store:
         keep(store, files(specification(1)))
-        limits = Settings(
-            policy=Policy(without="accept"), requests_per_minute=10**9, body_seconds=5.0
+        limits = DockSettings(
+            policy=AdmissionPolicy(without="accept"), requests_per_minute=10**9, body_seconds=5.0
         )
         app = create_application(store, limits)
         loaded = schemathesis.openapi.from_asgi("/openapi.json", app)

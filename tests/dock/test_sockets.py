@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tacit_dock import Settings
+from tacit_dock import DockSettings
 from tacit_dock.api import bodies, guard
 from tests.dock.learnwares import card, files, specification, weights
 from tests.dock.running import Running, running
@@ -40,7 +40,7 @@ def honest(dock: Running, times: int = 3) -> list[int]:
 
 
 def test_half_a_head_is_closed(tmp_path: Path) -> None:
-    with running(tmp_path, Settings(header_seconds=SHORT)) as dock:
+    with running(tmp_path, DockSettings(header_seconds=SHORT)) as dock:
         assert answered(dock, b"") == b""
         assert answered(dock, b"GET / HTTP/1.1\r\nHost: d") == b""
         # a connection that is kept has as long for its next request
@@ -59,7 +59,7 @@ def test_half_a_head_is_closed(tmp_path: Path) -> None:
 
 
 def test_a_head_that_drips_is_closed(tmp_path: Path) -> None:
-    with running(tmp_path, Settings(header_seconds=SHORT)) as dock, connected(dock) as line:
+    with running(tmp_path, DockSettings(header_seconds=SHORT)) as dock, connected(dock) as line:
         line.sendall(b"GET / HTTP/1.1\r\nHost: d\r\nX: ")
         with pytest.raises((BrokenPipeError, ConnectionResetError)):  # noqa: PT012
             for _ in range(200):
@@ -68,7 +68,7 @@ def test_a_head_that_drips_is_closed(tmp_path: Path) -> None:
 
 
 def test_many_that_dawdle_keep_nobody_waiting(tmp_path: Path) -> None:
-    with running(tmp_path, Settings(concurrency=2)) as dock, contextlib.ExitStack() as stack:
+    with running(tmp_path, DockSettings(concurrency=2)) as dock, contextlib.ExitStack() as stack:
         for number in range(60):
             line = stack.enter_context(connected(dock))
             line.sendall(b"POST /v1/search HTTP/1.1\r\nHost: d\r\n")
@@ -101,7 +101,7 @@ def test_whoever_does_not_read_holds_no_place(
 ) -> None:
     monkeypatch.setattr(guard, "GRACE_SECONDS", SHORT)
     large = weights({"w": ("F32", (4 << 20,), bytes(16 << 20))})
-    with running(tmp_path, Settings(concurrency=1, least_speed=1 << 30)) as dock:
+    with running(tmp_path, DockSettings(concurrency=1, least_speed=1 << 30)) as dock:
         made = httpx.post(
             f"{dock.url}/v1/learnwares",
             files={k: (k, v) for k, v in files(specification(1), model=large).items()},
@@ -129,7 +129,7 @@ def test_whoever_does_not_read_holds_no_place(
 def test_a_length_that_is_told_twice(tmp_path: Path, first: str) -> None:
     head = f"POST /v1/search HTTP/1.1\r\nHost: d\r\n{first}\r\n\r\n".encode()
     smuggled = b"0\r\n\r\nGET /v1/health HTTP/1.1\r\nHost: d\r\n\r\n"
-    with running(tmp_path, Settings(header_seconds=SHORT)) as dock:
+    with running(tmp_path, DockSettings(header_seconds=SHORT)) as dock:
         found = answered(dock, head + smuggled)
     assert found.startswith(b"HTTP/1.1 400")
     assert found.count(b"HTTP/1.1") == 1
@@ -141,7 +141,7 @@ def test_nobody_is_believed_who_says_for_whom_it_asks(
     for proxies, address in (((), "127.0.0.1"), (("127.0.0.1",), "9.9.9.9")):
         caplog.clear()
         with caplog.at_level("INFO", "tacit_dock"), running(
-            tmp_path, Settings(proxies=proxies)
+            tmp_path, DockSettings(proxies=proxies)
         ) as dock:  # fmt: skip
             httpx.get(f"{dock.url}/v1/health", headers={"X-Forwarded-For": "9.9.9.9"}, timeout=20)
         lines = [json.loads(record.message) for record in caplog.records]

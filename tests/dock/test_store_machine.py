@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tacit_dock import Filters, RefusedError, Settings, Store, examine
+from tacit_dock import DockSettings, DockStore, Filters, RefusedError, examine
 from tacit_dock.search.index import Index
 from tests.dock.learnwares import files, keep, specification
 
@@ -26,8 +26,8 @@ def change(store, name, expected, seed, developer):
         for part, content in files(specification(seed)).items():
             uploads[part] = store.blobs.upload(part, 1 << 20)
             uploads[part].write(content)
-        made = examine(uploads, {}, Settings())
-        store.revise(name, expected, made, developer, Settings())
+        made = examine(uploads, {}, DockSettings())
+        store.revise(name, expected, made, developer, DockSettings())
     finally:
         for upload in uploads.values():
             upload.discard()
@@ -43,7 +43,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.answers: dict[tuple[str, str], tuple[int, dict]] = {}
 
     def open(self):
-        self.store = Store(Path(self.folder.name))
+        self.store = DockStore(Path(self.folder.name))
         self.index = Index(self.store)
 
     def taken(self, seed):

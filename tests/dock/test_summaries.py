@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tacit_dock import Settings, Store, examine
+from tacit_dock import DockSettings, DockStore, examine
 from tacit_dock.records import Filters
 from tacit_dock.search import index as indexing
 from tacit_dock.search.index import Index
 from tests.dock.learnwares import card, files, keep, specification
 
 
-def revised(store: Store, identifier: str, seed: int, title: str) -> None:
+def revised(store: DockStore, identifier: str, seed: int, title: str) -> None:
     found = store.learnware(identifier)
     parts = files(specification(seed), card=card(title))
     uploads = {name: store.blobs.upload(name, 1 << 20) for name in parts}
     try:
         for name, content in parts.items():
             uploads[name].write(content)
-        settings = Settings()
+        settings = DockSettings()
         made = examine(uploads, {}, settings)
         store.revise(identifier, found.revision, made, "me", settings)
     finally:
@@ -33,7 +33,7 @@ def told(index: Index) -> list[str]:
 
 
 def test_a_change_by_another_process_is_told_at_the_next_search(tmp_path: Path) -> None:
-    with Store(tmp_path) as store, Store(tmp_path) as other:
+    with DockStore(tmp_path) as store, DockStore(tmp_path) as other:
         index = Index(store)
         first = keep(store, files(specification(1), card=card("Old")), key="a")["id"]
         keep(store, files(specification(2), card=card("Beside")), key="b")
@@ -45,7 +45,7 @@ def test_a_change_by_another_process_is_told_at_the_next_search(tmp_path: Path) 
 
 
 def test_what_was_read_before_a_change_is_not_kept(tmp_path: Path, monkeypatch) -> None:
-    with Store(tmp_path) as store:
+    with DockStore(tmp_path) as store:
         index = Index(store)
         first = keep(store, files(specification(1), card=card("Old")))["id"]
         plain = store.named
@@ -65,7 +65,7 @@ def test_what_was_read_before_a_change_is_not_kept(tmp_path: Path, monkeypatch) 
 
 def test_summaries_do_not_grow_without_end(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(indexing, "MOST_SUMMARIES", 3)
-    with Store(tmp_path) as store:
+    with DockStore(tmp_path) as store:
         index = Index(store)
         for seed in range(8):
             keep(store, files(specification(seed), card=card(f"T{seed}")), key=f"k{seed}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from tacit_dock import Settings
+from tacit_dock import DockSettings
 from tests.dock.learnwares import dock, files, is_problem, specification
 
 LINE = re.compile(r"(tacit_dock_[a-z_]+)(?:\{(.*)\})? ([0-9.e+-]+)")
@@ -24,7 +24,7 @@ def read(found):
 
 
 def test_counts_add_up_and_name_no_record(tmp_path):
-    with dock(tmp_path, Settings(metrics=True)) as found:
+    with dock(tmp_path, DockSettings(metrics=True)) as found:
         place = found.submit(files(specification(1))).headers["location"]
         sent = len(specification(1).to_bytes())
         for _ in range(3):

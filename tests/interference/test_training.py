@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("torch")
 
 from tests.cli.test_training_memorisation import QUICK, WORDS, write_language
-from tests.training.poisoning.problems import images
+from tests.lab.poisoning.problems import images
 
 from .registry import tells_nothing_beside
 

@@ -103,9 +103,9 @@ def test_hidden_states_saturate_where_an_error_would_tell():
 
 
 def test_an_estimate_publishes_the_same_way():
-    from tacit_lab.stackelberg.noise import GaussianNoise
+    from tacit_lab.stackelberg.noise import FullGaussianNoise
 
-    noise = GaussianNoise(lift=np.eye(2), factor=np.array([[1.0, 0.0], [0.5, 2.0]]))
+    noise = FullGaussianNoise(lift=np.eye(2), factor=np.array([[1.0, 0.0], [0.5, 2.0]]))
     released = noise.release(np.full((1000, 2), 1 / 3), rng=1)
     assert np.array_equal(released * 2**20, np.round(released * 2**20))
     assert np.abs(np.cov(released.T) - noise.covariance).max() < 0.6

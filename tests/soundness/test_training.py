@@ -12,7 +12,7 @@ from tacit.training import Beside, References, bounded_probability
 from tacit_lab.poisoning import RobustAggregation, blended, robust_aggregate
 from tacit_lab.poisoning.sources import Sources
 from tacit_lab.poisoning.workflow import PoisonedTraining
-from tests.training.poisoning.problems import SHAPE, descent, images, linear
+from tests.lab.poisoning.problems import SHAPE, descent, images, linear
 from tests.training.runs import flat, gradients, made, run_of, task
 
 from .registry import bounds, certifies

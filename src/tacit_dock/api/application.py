@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from tacit import __version__
 from tacit_dock.api import problems
 from tacit_dock.api.contents import router as contents
-from tacit_dock.api.guard import Guard, Watched, write
+from tacit_dock.api.guard import Guard, WatchedApplication, write
 from tacit_dock.api.learnwares import router as learnwares
 from tacit_dock.api.rates import Rates
 from tacit_dock.api.routes import check_routes, describe_security
@@ -22,8 +22,8 @@ from tacit_dock.api.state import Dock
 from tacit_dock.api.watching import router as watching
 from tacit_dock.pages.mounting import mount
 from tacit_dock.search.index import Index
-from tacit_dock.settings import Settings
-from tacit_dock.store import Store
+from tacit_dock.settings import DockSettings
+from tacit_dock.store import DockStore
 
 DESCRIPTION = (
     "Learnwares: models with a specification of what they can do and a statement of what the "
@@ -31,7 +31,7 @@ DESCRIPTION = (
 )
 
 
-def application(store: Store, settings: Settings) -> FastAPI:
+def application(store: DockStore, settings: DockSettings) -> FastAPI:
     """Return the application: as `tacit_dock.create_application`."""
     index = Index(
         store,
@@ -63,7 +63,7 @@ def application(store: Store, settings: Settings) -> FastAPI:
     )
     app.state.dock = Dock(store, settings, index, Rates(settings.requests_per_minute))
     problems.install(app)
-    app.state.ready, app.state.watched = False, Watched(settings)
+    app.state.ready, app.state.watched = False, WatchedApplication(settings)
     routers = (learnwares, contents, searching, watching)
     for router in routers:
         app.include_router(router)

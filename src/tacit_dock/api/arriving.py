@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from starlette.types import Scope
 
 from tacit_dock.errors import RefusedError
-from tacit_dock.settings import Settings
+from tacit_dock.settings import DockSettings
 
 NAME = "tacit.arriving"
 AGAIN_SECONDS = 5
@@ -22,7 +22,7 @@ class Arriving:
         settings: how many bodies and bytes there may be.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: DockSettings) -> None:
         self._settings = settings
         self._bodies: Counter[str] = Counter()
         self._bytes: Counter[str] = Counter()

@@ -20,7 +20,7 @@ from starlette.concurrency import run_in_threadpool
 from tacit_dock.api.arriving import NAME
 from tacit_dock.blobs import Blobs, Upload
 from tacit_dock.errors import RefusedError
-from tacit_dock.settings import Settings
+from tacit_dock.settings import DockSettings
 from tacit_dock.submissions import DIGESTS, FILES, limits_of
 from tacit_dock.texts import check_file_name
 
@@ -35,7 +35,7 @@ DIGEST = re.compile(r"(?:^|,)\s*sha-256\s*=\s*:([A-Za-z0-9+/=]+):")
 
 
 @dataclass
-class Form:
+class MultipartForm:
     """The parts of a multipart body.
 
     Attributes:
@@ -53,12 +53,12 @@ class Form:
 async def received_form(
     request: Request,
     blobs: Blobs,
-    settings: Settings,
+    settings: DockSettings,
     *,
     names: Sequence[str] = (*FILES, *DIGESTS),
     texts: Mapping[str, int] | None = None,
     admit: Callable[[Mapping[str, str]], object] | None = None,
-) -> AsyncIterator[Form]:
+) -> AsyncIterator[MultipartForm]:
     """Give the parts of a multipart body; files that are not kept are gone afterwards.
 
     Args:
@@ -99,7 +99,7 @@ async def received_form(
         parts.discard()
 
 
-async def received_bytes(request: Request, limit: int, settings: Settings) -> bytes:
+async def received_bytes(request: Request, limit: int, settings: DockSettings) -> bytes:
     """Return a whole body of one file.
 
     Raises:
@@ -112,7 +112,7 @@ async def received_bytes(request: Request, limit: int, settings: Settings) -> by
     return bytes(found)
 
 
-async def _chunks(request: Request, limit: int, settings: Settings) -> AsyncIterator[bytes]:
+async def _chunks(request: Request, limit: int, settings: DockSettings) -> AsyncIterator[bytes]:
     if request.headers.get("content-encoding", "").strip().lower() not in PLAIN[:2]:
         raise RefusedError(415, "expected a body that is not compressed")
     told = _told_digest(request)
@@ -202,7 +202,7 @@ class _Parts:
         """Whether a file has begun."""
         return bool(self._uploads)
 
-    def form(self) -> Form:
+    def form(self) -> MultipartForm:
         """Return all parts, which have arrived."""
         texts = {name: text.decode("utf-8", "replace") for name, text in self._texts.items()}
         told = {
@@ -210,7 +210,7 @@ class _Parts:
             for name in DIGESTS
             if name in texts
         }
-        return Form(dict(self._uploads), told, texts)
+        return MultipartForm(dict(self._uploads), told, texts)
 
     def discard(self) -> None:
         """Forget the files that were not kept."""

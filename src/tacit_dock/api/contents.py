@@ -51,7 +51,7 @@ def described(media: str) -> dict[int | str, dict[str, Any]]:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ContentRequest:
     """What a request for a content says."""
 
     request: Request
@@ -63,7 +63,7 @@ class Asked:
     if_range: IfRange = None
 
 
-Content = Annotated[Asked, Depends()]
+Content = Annotated[ContentRequest, Depends()]
 
 
 @router.get("/specification", responses=described(OCTETS))
@@ -90,7 +90,7 @@ def card(asked: Content) -> Response:
     return _answer("card", asked)
 
 
-def _answer(name: str, asked: Asked) -> Response:
+def _answer(name: str, asked: ContentRequest) -> Response:
     held = _found(name, asked)
     media, suffix = KINDS[name]
     digest = _digest(held) if name == "card" else held
@@ -124,7 +124,7 @@ def _answer(name: str, asked: Asked) -> Response:
     return StreamingResponse(_chunks(stream, rows), status, media_type=media, headers=headers)
 
 
-def _found(name: str, asked: Asked) -> str:
+def _found(name: str, asked: ContentRequest) -> str:
     """Return the digest of a content, of a card its text, that a reader may fetch.
 
     Raises:
@@ -145,7 +145,7 @@ def _found(name: str, asked: Asked) -> str:
     return held
 
 
-def _opened(digest: str, asked: Asked) -> BinaryIO:
+def _opened(digest: str, asked: ContentRequest) -> BinaryIO:
     dock = dock_of(asked.request)
     try:
         return open(dock.store.blobs.path(digest), "rb")

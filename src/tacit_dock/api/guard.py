@@ -20,7 +20,7 @@ from tacit_dock.api.metrics import OTHER, Metrics
 from tacit_dock.api.problems import problem
 from tacit_dock.api.routes import HEAD, is_head, place_of
 from tacit_dock.errors import RefusedError
-from tacit_dock.settings import Settings
+from tacit_dock.settings import DockSettings
 from tacit_dock.tokens import now
 
 LOGGER = logging.getLogger("tacit_dock")
@@ -43,14 +43,14 @@ HEADERS = {
 }
 
 
-class Watched:
+class WatchedApplication:
     """What is counted of an application, by its guard.
 
     Args:
         settings: how much may be under way.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: DockSettings) -> None:
         self.places = asyncio.Semaphore(settings.concurrency)
         self.arriving, self.metrics = Arriving(settings), Metrics()
         self._most = settings.concurrency
@@ -77,7 +77,7 @@ class Guard:
         watched: counts for whoever runs the dock.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings, watched: Watched) -> None:
+    def __init__(self, app: ASGIApp, settings: DockSettings, watched: WatchedApplication) -> None:
         self._app, self._settings, self._watched = app, settings, watched
         self._places, self._arriving = watched.places, watched.arriving
         self._hosts = {name.lower() for name in settings.hosts}

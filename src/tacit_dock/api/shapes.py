@@ -34,13 +34,13 @@ SUMMARY: Any = {
 }
 
 
-class Shape(BaseModel):
+class AnswerShape(BaseModel):
     """An object of an answer."""
 
     model_config = ConfigDict(extra="allow")
 
 
-class TogetherShape(Shape):
+class TogetherShape(AnswerShape):
     """What all revisions that are kept tell, if their records are the same; ε null for no bound."""
 
     revisions: int
@@ -48,7 +48,7 @@ class TogetherShape(Shape):
     delta: float
 
 
-class GuaranteeShape(Shape):
+class GuaranteeShape(AnswerShape):
     """The headline of what is claimed: ε and δ, and the advantage over guessing at even odds.
 
     It is of the newest revision alone; ``together`` is of all, where there are several.
@@ -65,14 +65,14 @@ class GuaranteeShape(Shape):
     all: list[dict[str, Any]]
 
 
-class PolicyShape(Shape):
+class PolicyShape(AnswerShape):
     """What the policy made of a submission, and why."""
 
     decision: str
     reason: str
 
 
-class SubmissionShape(Shape):
+class SubmissionShape(AnswerShape):
     """The answer to a submission."""
 
     id: str
@@ -95,7 +95,7 @@ class SubmissionShape(Shape):
     )
 
 
-class SummaryShape(Shape):
+class SummaryShape(AnswerShape):
     """What a list tells of a learnware."""
 
     id: str
@@ -110,7 +110,7 @@ class SummaryShape(Shape):
     guarantee: GuaranteeShape | None
 
 
-class ListShape(Shape):
+class ListShape(AnswerShape):
     """Some learnwares, and the cursor of the next ones."""
 
     items: list[SummaryShape]
@@ -134,7 +134,7 @@ class RecordShape(SummaryShape):
     withdrawal: dict[str, Any] | None
 
 
-class FoundShape(Shape):
+class FoundShape(AnswerShape):
     """One learnware that a search found."""
 
     rank: int
@@ -146,7 +146,7 @@ class FoundShape(Shape):
     shared: list[str] | None = None
 
 
-class VerdictShape(Shape):
+class VerdictShape(AnswerShape):
     """Whether the best match is one."""
 
     good_match: bool
@@ -154,7 +154,7 @@ class VerdictShape(Shape):
     sentence: str
 
 
-class SearchShape(Shape):
+class SearchShape(AnswerShape):
     """What a search found."""
 
     space: str
@@ -187,13 +187,13 @@ class SearchShape(Shape):
     )
 
 
-class SpacesShape(Shape):
+class SpacesShape(AnswerShape):
     """Spaces in which learnwares are listed."""
 
     items: list[dict[str, Any]]
 
 
-class HealthShape(Shape):
+class HealthShape(AnswerShape):
     """That the dock answers, its database too; ``degraded`` where an operator has to look."""
 
     status: str
@@ -203,13 +203,13 @@ class HealthShape(Shape):
     index: dict[str, Any]
 
 
-class ReadyShape(Shape):
+class ReadyShape(AnswerShape):
     """That requests may be sent to this server."""
 
     status: str
 
 
-class ProblemShape(Shape):
+class ProblemShape(AnswerShape):
     """A refusal, as RFC 9457 has it."""
 
     type: str

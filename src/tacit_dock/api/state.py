@@ -8,16 +8,16 @@ from fastapi import Request
 
 from tacit_dock.api.rates import Rates
 from tacit_dock.search.index import Index
-from tacit_dock.settings import Settings
-from tacit_dock.store import Store
+from tacit_dock.settings import DockSettings
+from tacit_dock.store import DockStore
 
 
 @dataclass(frozen=True)
 class Dock:
     """The store, the index and the limits of an application."""
 
-    store: Store
-    settings: Settings
+    store: DockStore
+    settings: DockSettings
     index: Index
     rates: Rates
 

@@ -18,7 +18,7 @@ Identifier = Annotated[str, typer.Argument(metavar="ID", help="Of the learnware.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Narrow:
+class AskedFilter:
     """The flags of what is asked for."""
 
     tag: Annotated[str | None, typer.Option(help="Of the card.")] = None
@@ -79,7 +79,7 @@ def search(
             help="Send a specification without a guarantee, from which its records may be read.",
         ),
     ] = False,
-    narrow: Narrow,
+    narrow: AskedFilter,
     address: Address,
     force: Force = False,
 ) -> None:
@@ -146,7 +146,7 @@ def withdraw(
 def show(
     *,
     limit: Annotated[int, typer.Option(help="How many at most.", min=1)] = 50,
-    narrow: Narrow,
+    narrow: AskedFilter,
     address: Address,
     force: Force = False,
 ) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from tacit_dock import Store
+    from tacit_dock import DockStore
 
 FOLDER = "dock"
 Folder = Annotated[str, typer.Option(help="Folder of the contents.")]
@@ -17,12 +17,12 @@ Database = Annotated[
 ]
 
 
-def open_store(folder: str, database: str | None, *, create: bool) -> Store:
+def open_store(folder: str, database: str | None, *, create: bool) -> DockStore:
     """Return the store of a dock."""
     from pathlib import Path
 
-    from tacit_dock import Store
+    from tacit_dock import DockStore
 
     if not create and not Path(folder).is_dir():
         raise ValueError(f"--folder: no such folder: {folder}")
-    return Store(folder, database, create=create)
+    return DockStore(folder, database, create=create)

@@ -15,7 +15,7 @@ from tacit_dock.cli.place import FOLDER, Database, Folder, open_store
 
 if TYPE_CHECKING:
     from tacit.specifications.seeds.workflow import SeedLearnware
-    from tacit_dock import Store
+    from tacit_dock import DockStore
 
 DEVELOPER = "tacit-seed"
 DATA = "TACIT_DATA"
@@ -65,11 +65,11 @@ def seed(
     output.tell()
 
 
-def _keep(store: Store, made: SeedLearnware) -> bool:
+def _keep(store: DockStore, made: SeedLearnware) -> bool:
     """Keep a learnware; return whether it is new."""
-    from tacit_dock import RefusedError, Settings, examine
+    from tacit_dock import DockSettings, RefusedError, examine
 
-    settings = Settings()
+    settings = DockSettings()
     parts = {
         "specification": made.specification,
         "card": made.card.encode(),

@@ -61,12 +61,12 @@ def serve(
     ] = "auto",
 ) -> None:
     """Serve a dock until it is interrupted; requests under way are finished."""
-    from tacit_dock import Policy, Settings, listen
+    from tacit_dock import AdmissionPolicy, DockSettings, listen
     from tacit_dock import serve as run
     from tacit_dock.serving import check_installed
 
-    settings = Settings(
-        policy=Policy(
+    settings = DockSettings(
+        policy=AdmissionPolicy(
             without=policy,  # type: ignore[arg-type]
             max_epsilon=max_epsilon,
             max_advantage=max_advantage,

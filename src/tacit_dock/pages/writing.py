@@ -11,7 +11,7 @@ from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from tacit_dock.api.access import Reader
-from tacit_dock.api.bodies import Form, received_form
+from tacit_dock.api.bodies import MultipartForm, received_form
 from tacit_dock.api.learnwares import KEY, LONGEST_REASON, present
 from tacit_dock.api.state import Dock, dock_of
 from tacit_dock.errors import RefusedError
@@ -78,7 +78,7 @@ async def withdraw(request: Request, identifier: str, reader: Reader) -> Respons
     return RedirectResponse(f"/learnwares/{identifier}", 303)
 
 
-def _submitted(dock: Dock, given: Form) -> dict[str, Any]:
+def _submitted(dock: Dock, given: MultipartForm) -> dict[str, Any]:
     developer = _developer(dock, given.texts)
     # a browser sends a file that nobody chose as an empty one
     uploads = {k: v for k, v in given.uploads.items() if v.size or k in REQUIRED}
@@ -96,7 +96,7 @@ def _submitted(dock: Dock, given: Form) -> dict[str, Any]:
     return dock.store.submit(made, developer, key, dock.settings)
 
 
-def _withdrawn(dock: Dock, identifier: str, given: Form) -> None:
+def _withdrawn(dock: Dock, identifier: str, given: MultipartForm) -> None:
     developer = _developer(dock, given.texts)
     dock.rates.take(f"developer {developer}")
     reason = check_text("reason", given.texts.get("reason", "").strip(), longest=LONGEST_REASON)

@@ -14,9 +14,9 @@ from tacit._ground.lazy import install_with
 from tacit.specifications import Space, Specification
 from tacit_dock.records import LISTED, Filters
 from tacit_dock.search.quantised import Quantised, is_available
-from tacit_dock.search.vectors import Found, Vectors, VectorStore
+from tacit_dock.search.vectors import FoundRow, Vectors, VectorStore
 from tacit_dock.settings import IndexKind
-from tacit_dock.store import Store
+from tacit_dock.store import DockStore
 
 LENGTH = 8
 # From this many rows and numbers on, bits are compared first: fewer numbers are read as quickly.
@@ -35,7 +35,7 @@ class Match:
     """
 
     compared: int
-    found: tuple[Found, ...]
+    found: tuple[FoundRow, ...]
     exact: bool
 
 
@@ -51,7 +51,7 @@ class Index:
 
     def __init__(
         self,
-        store: Store,
+        store: DockStore,
         kind: IndexKind = "auto",
         unreadable: Callable[[str, str], None] | None = None,
     ) -> None:

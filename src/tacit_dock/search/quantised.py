@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit_dock.search.shared import SharedLock
-from tacit_dock.search.vectors import SPARE, Found, Vectors, VectorStore
+from tacit_dock.search.vectors import SPARE, FoundRow, Vectors, VectorStore
 
 # Public and fixed: it spreads what a few numbers of a vector hold over all of them.
 ROTATION = 0
@@ -74,7 +74,7 @@ class Quantised:
         made = [one for one in (self._long, self._short) if one is not None]
         return self._rows * sum(int(one.code_size) for one in made)
 
-    def search(self, query: Vectors, count: int) -> list[Found]:
+    def search(self, query: Vectors, count: int) -> list[FoundRow]:
         """Return the rows of the largest inner products with a query, each of them exact.
 
         Args:

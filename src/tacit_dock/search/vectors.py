@@ -24,7 +24,7 @@ SMALL = 16
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundRow:
     """One row that a search found.
 
     Attributes:
@@ -99,7 +99,7 @@ class VectorStore:
 
     def exact(
         self, queries: Vectors, count: int, allowed: set[str] | None = None
-    ) -> list[list[Found]]:
+    ) -> list[list[FoundRow]]:
         """Return the rows of the largest inner products with each query, the largest first.
 
         Args:
@@ -135,7 +135,7 @@ class VectorStore:
             best = [np.intersect1d(found, places) for found in best]
         return [self.ranked(query, best[i], count) for i, query in enumerate(queries)]
 
-    def ranked(self, query: Vectors, places: NDArray[np.int64], count: int) -> list[Found]:
+    def ranked(self, query: Vectors, places: NDArray[np.int64], count: int) -> list[FoundRow]:
         """Return the best of some rows, ranked in float64."""
         exact = np.asarray(query, dtype=np.float64)
         exact /= max(float(np.linalg.norm(exact)), 0.5)
@@ -144,7 +144,7 @@ class VectorStore:
         for best in np.argsort(-scores, kind="stable"):
             name = self._ids[places[best]]
             if name is not None:
-                found.append(Found(name, float(np.clip(scores[best], -1.0, 1.0))))
+                found.append(FoundRow(name, float(np.clip(scores[best], -1.0, 1.0))))
             if len(found) == count:
                 break
         return found

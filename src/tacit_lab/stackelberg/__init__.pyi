@@ -10,7 +10,7 @@ from .curves import task_share as task_share
 from .estimate import StackelbergEstimate as StackelbergEstimate
 from .estimate import StackelbergHistory as StackelbergHistory
 from .noise import EllipticalNoise as EllipticalNoise
-from .noise import GaussianNoise as GaussianNoise
+from .noise import FullGaussianNoise as FullGaussianNoise
 from .noise import MixtureNoise as MixtureNoise
 from .noise import StackelbergNoise as StackelbergNoise
 from .workflow import decoder_margin as decoder_margin

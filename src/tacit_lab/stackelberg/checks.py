@@ -17,7 +17,7 @@ from tacit.conversions import fano_information
 from tacit.covariance import Dense
 from tacit.information import InformationBracket, mean_lower_bound, mean_upper_bound, mixture
 from tacit.information.concentration import confidence_share
-from tacit_lab.stackelberg.noise import GaussianNoise, StackelbergNoise
+from tacit_lab.stackelberg.noise import FullGaussianNoise, StackelbergNoise
 
 Labels = npt.NDArray[np.int64]
 
@@ -54,7 +54,7 @@ class Check:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Subject:
+class FiniteSecret:
     """What is checked: N equally likely rows, and whether they are the whole secret.
 
     ``points`` are outputs (N, r) in the coordinates of the noise; ``groups`` (N,) numbers the
@@ -67,7 +67,7 @@ class Subject:
 
 def run_checks(
     noise: StackelbergNoise,
-    subject: Subject,
+    subject: FiniteSecret,
     labels: Mapping[str, Labels],
     samples: int,
     confidence: float,
@@ -158,7 +158,7 @@ def posterior_information(
     source: np.random.Generator,
 ) -> InformationBracket:
     """Return what ``finite_information`` does, for points in the noise's own coordinates."""
-    if isinstance(noise, GaussianNoise) and len(np.unique(groups)) == len(points):
+    if isinstance(noise, FullGaussianNoise) and len(np.unique(groups)) == len(points):
         covariance = Dense(noise.coordinate_covariance)
         return mixture(points, covariance, samples=samples, confidence=confidence, rng=source)
     order, starts, counts = _grouped(groups)
@@ -193,7 +193,7 @@ def posterior_information(
 
 def _fano(
     noise: StackelbergNoise,
-    subject: Subject,
+    subject: FiniteSecret,
     name: str,
     labels: Labels,
     samples: int,

@@ -21,7 +21,7 @@ BLUR = 0.25
 EXTRA_FEATURES = 8
 
 
-class Decoder(nn.Module, ABC):
+class SecretDecoder(nn.Module, ABC):
     """A conditional law of the secret given the noisy output."""
 
     @abstractmethod
@@ -29,7 +29,7 @@ class Decoder(nn.Module, ABC):
         """Return ``ln π(x_i | y_i) − ln q(x_i)``, (m,), for y (m, r) and the row numbers of x."""
 
 
-class GaussianDecoder(Decoder):
+class GaussianDecoder(SecretDecoder):
     """``N(A y + f(y), (Pᵀ E(y)² P)⁻¹)``, from linear regression on; q is N(0, I)."""
 
     def __init__(self, secrets: Tensor, points: Tensor, noise: Tensor) -> None:
@@ -63,7 +63,7 @@ class GaussianDecoder(Decoder):
         return gain
 
 
-class MixtureDensityDecoder(Decoder):
+class MixtureDensityDecoder(SecretDecoder):
     """``Σ_k w_k(y) N(μ_k(y), diag σ_k(y)²)``; q is N(0, I).
 
     Source: Bishop (1994), "Mixture density networks".
@@ -96,7 +96,7 @@ class MixtureDensityDecoder(Decoder):
         return torch.logsumexp(parts, dim=1) + 0.5 * (secrets**2).sum(dim=1)
 
 
-class FlowDecoder(Decoder):
+class FlowDecoder(SecretDecoder):
     """A conditional flow: coupling layers ``x ↦ e^s (x + Σ a tanh(b x + c)) + t``, a b >= 0.
 
     s, t, a, b, c are networks of y and of the coordinates that the layer leaves alone. The sum of
@@ -149,7 +149,7 @@ class FlowDecoder(Decoder):
         return log_volume - 0.5 * (value**2).sum(dim=1) + 0.5 * (secrets**2).sum(dim=1)
 
 
-class CategoricalDecoder(Decoder):
+class CategoricalDecoder(SecretDecoder):
     """A softmax over prototypes: the score of row j is ``−½‖A(y − z_j)‖² + g(y)·e_j + c_j``.
 
     With A = Σ^-½ and e = c = 0 it is the exact posterior under Gaussian noise. Scores of rows of

@@ -18,7 +18,7 @@ SMALLEST_SCALE, LARGEST_SCALE = 1e-100, 1e100
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
+class RowFrame:
     """Rows as ``rows = mean + coordinates @ lift``, coordinates of mean 0 and covariance I.
 
     Attributes:
@@ -30,7 +30,7 @@ class Frame:
     lift: Array
 
     @staticmethod
-    def of(name: str, rows: Array) -> Frame:
+    def of(name: str, rows: Array) -> RowFrame:
         """Return the frame of the rows; directions in which they agree are left out."""
         largest = float(np.abs(rows).max())
         if not largest <= LARGEST_SCALE:
@@ -47,7 +47,7 @@ class Frame:
         kept = singular > RANK_TOLERANCE * singular[0]
         root = np.sqrt(len(rows))
         lift = (spread / root) * singular[kept, None] * right[kept]
-        return Frame(coordinates=left[:, kept] * root, lift=lift)
+        return RowFrame(coordinates=left[:, kept] * root, lift=lift)
 
     @property
     def log_volume(self) -> float:

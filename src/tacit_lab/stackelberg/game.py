@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from tacit._ground.checks import Array
 from tacit_lab.stackelberg.decoders import (
     CategoricalDecoder,
-    Decoder,
     FlowDecoder,
     GaussianDecoder,
     MixtureDensityDecoder,
+    SecretDecoder,
     seed_weights,
 )
 from tacit_lab.stackelberg.leaders import Leader, make_leader
@@ -41,7 +41,7 @@ SCORES_PER_BATCH, SCORES_PER_EVALUATION = 300_000, 20_000_000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Game:
+class StackelbergGame:
     """What is played: a secret uniform on N rows, in coordinates where the outputs are white.
 
     Attributes:
@@ -84,7 +84,7 @@ class Rules:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Outcome:
+class GameOutcome:
     """What came of it: the noise, the information the decoder finds, and the way there."""
 
     noise: StackelbergNoise
@@ -106,18 +106,20 @@ def undisturbed() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def with_offset(game: Game, offset: float) -> Game:
+def with_offset(game: StackelbergGame, offset: float) -> StackelbergGame:
     """Return the game with another ``H(X) − H_q``."""
     return replace(game, offset=offset)
 
 
-def play(game: Game, rules: Rules, seed: int, advance: Callable[[int], None]) -> Outcome:
+def play(
+    game: StackelbergGame, rules: Rules, seed: int, advance: Callable[[int], None]
+) -> GameOutcome:
     """Play the game to its end; the same seed gives the same noise."""
     with undisturbed():
         return _Match(game, rules, seed).run(advance)
 
 
-def blind_information(game: Game, rules: Rules, seed: int) -> float:
+def blind_information(game: StackelbergGame, rules: Rules, seed: int) -> float:
     """Return ``H_q − W`` of a decoder of the family that sees nothing, <= 0 up to its training.
 
     Its cross-entropy stands in for H(X) where nobody knows H(X).
@@ -140,7 +142,7 @@ def blind_information(game: Game, rules: Rules, seed: int) -> float:
 class _Match:
     """The state of one run."""
 
-    def __init__(self, game: Game, rules: Rules, seed: int) -> None:
+    def __init__(self, game: StackelbergGame, rules: Rules, seed: int) -> None:
         self.game, self.rules = game, rules
         self.source = torch.Generator().manual_seed(seed)
         self.points = torch.from_numpy(np.array(game.points))
@@ -158,7 +160,7 @@ class _Match:
         self.informations: list[float] = []
         self.average = math.nan
 
-    def run(self, advance: Callable[[int], None]) -> Outcome:
+    def run(self, advance: Callable[[int], None]) -> GameOutcome:
         rules = self.rules
         follower = _follower(self.decoder)
         mover = torch.optim.Adam(self.leader.parameters(), lr=LEADER_RATE, betas=(0.9, 0.99))
@@ -181,7 +183,7 @@ class _Match:
         self.leader.load_state_dict(averaged)
         self.track(max(rules.period, warm_up // 2))
         information, error = self.evaluate()
-        return Outcome(
+        return GameOutcome(
             noise=self.leader.frozen(self.game.lift),
             information=information,
             standard_error=error,
@@ -284,9 +286,9 @@ class _Match:
 
 
 def _decoder(
-    game: Game, family: str, points: Tensor, noise: Tensor, source: torch.Generator
-) -> Decoder:
-    decoder: Decoder
+    game: StackelbergGame, family: str, points: Tensor, noise: Tensor, source: torch.Generator
+) -> SecretDecoder:
+    decoder: SecretDecoder
     if game.groups is not None:
         groups = torch.from_numpy(np.array(game.groups))
         decoder = CategoricalDecoder(points, groups, noise, source)
@@ -302,7 +304,7 @@ def _decoder(
     return decoder
 
 
-def _follower(decoder: Decoder) -> torch.optim.Optimizer:
+def _follower(decoder: SecretDecoder) -> torch.optim.Optimizer:
     """Return an optimiser that keeps the networks, not the rest, from learning rows by heart."""
     networks = [value for name, value in decoder.named_parameters() if name.startswith("net")]
     rest = [value for name, value in decoder.named_parameters() if not name.startswith("net")]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from tacit._ground.checks import Array
 from tacit_lab.stackelberg.noise import (
     EllipticalNoise,
-    GaussianNoise,
+    FullGaussianNoise,
     MixtureNoise,
     StackelbergNoise,
 )
@@ -76,7 +76,7 @@ class GaussianLeader(Leader):
 
     def frozen(self, lift: Array) -> StackelbergNoise:
         """Return the law as a value."""
-        return GaussianNoise(lift=lift, factor=self.factor().detach().numpy())
+        return FullGaussianNoise(lift=lift, factor=self.factor().detach().numpy())
 
 
 class MixtureLeader(Leader):

@@ -113,7 +113,7 @@ class StackelbergNoise(ABC):
 @short_repr
 @read_only
 @dataclass(frozen=True, kw_only=True, eq=False)
-class GaussianNoise(StackelbergNoise):
+class FullGaussianNoise(StackelbergNoise):
     """N(0, Σ) with a full covariance ``Σ = liftᵀ L Lᵀ lift``.
 
     Attributes:
@@ -121,7 +121,7 @@ class GaussianNoise(StackelbergNoise):
         factor: L, (r, r), lower triangular with a positive diagonal.
 
     Example:
-        >>> noise = GaussianNoise(lift=np.eye(2), factor=np.diag([1.0, 2.0]))
+        >>> noise = FullGaussianNoise(lift=np.eye(2), factor=np.diag([1.0, 2.0]))
         >>> noise.covariance.tolist()
         [[1.0, 0.0], [0.0, 4.0]]
     """

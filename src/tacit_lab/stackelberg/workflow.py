@@ -25,11 +25,11 @@ from tacit._ground.checks import (
 from tacit._ground.lazy import install_with
 from tacit.compute import progress_bar
 from tacit.design import gaussian_information
-from tacit_lab.stackelberg.checks import Subject, run_checks
+from tacit_lab.stackelberg.checks import FiniteSecret, run_checks
 from tacit_lab.stackelberg.estimate import StackelbergEstimate, StackelbergHistory
 from tacit_lab.stackelberg.frame import (
-    Frame,
     Groups,
+    RowFrame,
     cost_matrix,
     label_vectors,
     value_groups,
@@ -138,7 +138,7 @@ def estimate_stackelberg(
     if entropy is not None:
         as_float("entropy", entropy)
     source = generator(rng)
-    frame = Frame.of("outputs", points)
+    frame = RowFrame.of("outputs", points)
     weights = frame.cost(cost_matrix(cost, points.shape[1]))
     categorical = family == "categorical"
     secret = None if categorical else _secret_frame(values)
@@ -152,7 +152,7 @@ def estimate_stackelberg(
         )
     start = gaussian_information(np.eye(len(weights)), budget, cost=weights).covariance.to_dense()
     torch_game = _torch_game()
-    game = torch_game.Game(
+    game = torch_game.StackelbergGame(
         points=frame.coordinates,
         secrets=None if secret is None else secret.coordinates,
         groups=groups if categorical else None,
@@ -187,7 +187,7 @@ def estimate_stackelberg(
     with progress_bar(steps, "leader and follower", shown=progress is not False) as advance:
         outcome = torch_game.play(game, rules, seed, advance)
     finite = secrets is None or categorical or _few(groups)
-    subject = Subject(points=frame.coordinates, groups=groups if finite else None)
+    subject = FiniteSecret(points=frame.coordinates, groups=groups if finite else None)
     return StackelbergEstimate(
         noise=outcome.noise,
         cost=float((weights * outcome.noise.coordinate_covariance).sum()),
@@ -270,9 +270,9 @@ def _margin(penalty: str, margin: float | None, budget: float) -> float:
     return in_interval("margin", margin, 0.0, budget, open_high=True)
 
 
-def _secret_frame(values: Array | None) -> Frame:
+def _secret_frame(values: Array | None) -> RowFrame:
     assert values is not None
-    frame = Frame.of("secrets", values)
+    frame = RowFrame.of("secrets", values)
     rank, size = frame.lift.shape
     if rank < size:
         raise ValueError(
@@ -314,7 +314,7 @@ def _entropy(groups: Groups) -> float:
     return float(-(share @ np.log(share)))
 
 
-def _reference_entropy(secret: Frame, asked: Groups) -> float:
+def _reference_entropy(secret: RowFrame, asked: Groups) -> float:
     """Return H_q, the cross-entropy of the rows asked under ``q = N(mean, T Tᵀ)``, T the lift."""
     squares = float((secret.coordinates[asked] ** 2).sum(axis=1).mean())
     constant = 0.5 * len(secret.lift) * math.log(2.0 * math.pi)

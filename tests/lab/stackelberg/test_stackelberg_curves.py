@@ -8,7 +8,7 @@ import pytest
 from tacit.covariance import Isotropic
 from tacit.design import gaussian_information
 from tacit_lab.stackelberg import (
-    GaussianNoise,
+    FullGaussianNoise,
     anisotropy,
     budget_curves,
     label_subspace,
@@ -34,7 +34,7 @@ def test_shapes_of_noise():
     assert anisotropy(covariance) == pytest.approx(5.0)
     assert anisotropy(Isotropic(2.0, 3)) == pytest.approx(1.0)
     assert anisotropy(np.diag([1.0, 0.0])) == math.inf
-    noise = GaussianNoise(lift=np.eye(3), factor=np.sqrt(covariance))
+    noise = FullGaussianNoise(lift=np.eye(3), factor=np.sqrt(covariance))
     # Any basis of the subspace will do, dependent columns included.
     task = np.array([[2.0, 2.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 1.0]])
     assert task_share(noise, task) == pytest.approx(6.0 / 8.0)

@@ -10,7 +10,7 @@ from scipy import stats
 from tacit.training import bounded_probability
 from tacit_lab.memorisation import Canaries, exact_memorisation, exposures
 from tacit_lab.memorisation.canaries import digit_tokens
-from tests.training.memorisation.letters import ALPHABET, Letters, network, texts
+from tests.lab.memorisation.letters import ALPHABET, Letters, network, texts
 
 
 def encode(text):

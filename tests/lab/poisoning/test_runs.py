@@ -15,7 +15,7 @@ from tacit_lab.poisoning import (
 )
 from tacit_lab.poisoning.sources import Sources, cross_entropy, source_gradients
 from tacit_lab.poisoning.workflow import PoisonedTraining
-from tests.training.poisoning.problems import SHAPE, descent, images, linear
+from tests.lab.poisoning.problems import SHAPE, descent, images, linear
 
 
 def sources(count=4, batch=16, **options):

@@ -11,16 +11,16 @@ from tacit.covariance import Dense
 from tacit.information import mixture
 from tacit_lab.stackelberg import (
     EllipticalNoise,
-    GaussianNoise,
+    FullGaussianNoise,
     MixtureNoise,
     finite_information,
 )
-from tacit_lab.stackelberg.checks import Subject, run_checks
+from tacit_lab.stackelberg.checks import FiniteSecret, run_checks
 
 POINTS = np.array([[-2.0], [-1.0], [0.5], [2.5]])
 ONE = np.eye(1)
 LAWS = {
-    "gaussian": (GaussianNoise(lift=ONE, factor=1.2 * ONE), stats.norm(scale=1.2).pdf),
+    "gaussian": (FullGaussianNoise(lift=ONE, factor=1.2 * ONE), stats.norm(scale=1.2).pdf),
     "laplace": (
         EllipticalNoise(lift=ONE, factor=0.5 * ONE, shape=0.5),
         # exp(−½ |x|/L) with L = ½.
@@ -83,7 +83,7 @@ def test_noise_of_another_scale_is_found_out():
 def test_fano_never_exceeds_the_information():
     noise, density = LAWS["gaussian"]
     groups, labels = np.arange(4), np.array([0, 0, 1, 1])
-    subject = Subject(points=POINTS, groups=groups)
+    subject = FiniteSecret(points=POINTS, groups=groups)
     exact = exact_information(density, labels)
     for seed in range(20):
         checks = run_checks(
@@ -98,10 +98,10 @@ def test_a_sampled_secret_is_not_recognised_by_itself():
     """Labels without any relation to the outputs are not learned, though rows are distinct."""
     rng = np.random.default_rng(0)
     points, labels = rng.normal(size=(400, 2)), rng.integers(2, size=400)
-    quiet = GaussianNoise(lift=np.eye(2), factor=1e-3 * np.eye(2))
+    quiet = FullGaussianNoise(lift=np.eye(2), factor=1e-3 * np.eye(2))
     found = {}
     for groups in (None, np.arange(400)):
-        subject = Subject(points=points, groups=groups)
+        subject = FiniteSecret(points=points, groups=groups)
         found[groups is None] = run_checks(
             quiet, subject, {"coin": labels}, 2000, 0.99, np.random.default_rng(1)
         )[0]
@@ -112,7 +112,7 @@ def test_a_sampled_secret_is_not_recognised_by_itself():
 
 def test_one_label_leaks_nothing():
     noise, _ = LAWS["gaussian"]
-    subject = Subject(points=POINTS, groups=np.arange(4))
+    subject = FiniteSecret(points=POINTS, groups=np.arange(4))
     check = run_checks(
         noise, subject, {"same": np.zeros(4, int)}, 1000, 0.99, np.random.default_rng(0)
     )[0]

@@ -19,7 +19,7 @@ from tacit_lab.poisoning import (
     prepare_poisoning,
 )
 from tacit_lab.poisoning.workflow import mean_over_noise, measure_trigger
-from tests.training.poisoning.problems import SHAPE, descent, images, linear
+from tests.lab.poisoning.problems import SHAPE, descent, images, linear
 
 
 class Backdoored(torch.nn.Module):

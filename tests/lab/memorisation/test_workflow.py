@@ -15,7 +15,7 @@ from tacit_lab.memorisation import Canaries, MemorisationPlan, Sequences, prepar
 from tacit_lab.memorisation.canaries import CanarySchedule
 from tacit_lab.memorisation.exposure import cut, losses, sequence_loss
 from tacit_lab.memorisation.workflow import SUREST, CanaryTask, Memorisation
-from tests.training.memorisation.letters import model, network, texts
+from tests.lab.memorisation.letters import model, network, texts
 
 QUICK = {"canaries": 6, "copies": 2, "batch": 6, "samples": 4, "delta": 1e-5, "epsilon": 4.0}
 

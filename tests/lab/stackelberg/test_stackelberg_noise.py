@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from tacit_lab.stackelberg import EllipticalNoise, GaussianNoise, MixtureNoise
+from tacit_lab.stackelberg import EllipticalNoise, FullGaussianNoise, MixtureNoise
 
 LIFT = np.array([[1.0, 0.5, 0.0], [0.0, 2.0, -1.0]])
 LOWER = np.array([[1.5, 0.0], [-0.4, 0.7]])
 
 
 def gaussian(lift=LIFT, factor=LOWER):
-    return GaussianNoise(lift=lift, factor=factor)
+    return FullGaussianNoise(lift=lift, factor=factor)
 
 
 def mixture(lift=LIFT):
