@@ -70,11 +70,17 @@ class Paying(Outlet):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Telling(Outlet):
-    """The same as an outlet, and those of what draws random numbers and has a page."""
+class Paged(Outlet):
+    """The same as an outlet, and that of a page."""
+
+    report: Report = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Telling(Paged):
+    """The same, and that of what draws random numbers."""
 
     seed: Seed = None
-    report: Report = None
 
     def __post_init__(self) -> None:
         if self.seed is not None:
@@ -170,7 +176,7 @@ class Destination:
         flags: Outlet,
         source: Source,
         *,
-        spends: str,
+        spends: str = "",
         others: Mapping[str, str | None] | None = None,
     ) -> Destination:
         """Refuse now what could not be written, or paid for, after the work.
@@ -178,10 +184,12 @@ class Destination:
         Args:
             flags: what was asked for.
             source: what is read.
-            spends: what a ledger will count the release as, a notion of ``tacit.ledger.notions``.
+            spends: what a ledger will count the release as, a notion of ``tacit.ledger.notions``;
+                empty for what no ledger pays for.
             others: files and folders that the command writes beside, by flag.
         """
-        report, seed = (flags.report, flags.seed) if isinstance(flags, Telling) else (None, None)
+        report = flags.report if isinstance(flags, Paged) else None
+        seed = flags.seed if isinstance(flags, Telling) else None
         certificate = flags.certificate if isinstance(flags, Drawing) else None
         location = flags.ledger if isinstance(flags, Paying) else None
         if certificate is not None and seed is not None:
@@ -420,7 +428,7 @@ def _spent(spends: str, left: Budget) -> str | None:
 
 
 def _account(book: Ledger, secret: str) -> str:
-    from tacit.report.ledger import spending_words
+    from tacit.cli.ledger import spending_words
 
     left = book.remaining(secret)
     words = f"{book.location}: spent {spending_words(book.spent(secret))}"

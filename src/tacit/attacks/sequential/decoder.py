@@ -23,7 +23,7 @@ from tacit._ground.reprs import short_repr
 from tacit.attacks.exact.channels import CodeChannel
 from tacit.attacks.intervals import mean_interval, proportion_interval
 from tacit.attacks.inversion.probe import TokenProbe
-from tacit.attacks.sequential.search import Reader
+from tacit.attacks.sequential.search import PrefixReader
 from tacit.attacks.sequential.views import View, as_views, side_by_side
 from tacit.covariance import Covariance
 from tacit.models.language import LanguageModel
@@ -160,7 +160,7 @@ def sequential_decoder(
     predict = boolean("margins", margins) and not coded
     short, likely = _shortlists(shortlist, probe, views)
     last = None if fallback is None else _fallback(fallback, short, probe)
-    reader = Reader(model, views, short, likely, last, weigh, batch_size)
+    reader = PrefixReader(model, views, short, likely, last, weigh, batch_size)
     decoded = [reader.decode(row, keep) for row in range(count)]
     tokens = np.array([best.tokens for best in decoded], dtype=np.int64)
     scores = np.array([best.distance for best in decoded])
@@ -207,7 +207,7 @@ def _fallback(fallback: int, short: int | None, probe: TokenProbe | None) -> int
 
 
 def _predicted(
-    reader: Reader, prompts: Tokens, draws: int, source: np.random.Generator
+    reader: PrefixReader, prompts: Tokens, draws: int, source: np.random.Generator
 ) -> dict[str, Any]:
     """What the margins of the true prompts predict, averaged over them."""
     laws = [reader.law(prompt, draws, source) for prompt in prompts]

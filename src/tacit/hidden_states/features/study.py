@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 from tacit._ground.checks import choice, in_interval, integer, non_negative
@@ -15,6 +14,7 @@ from tacit.hidden_states.features.scored import FeatureScores
 from tacit.hidden_states.origin import check_digests
 from tacit.measured import Interval
 from tacit.releases import Attack, Kind, Release, Use
+from tacit.releases.recompute import check_rebuilt
 
 KIND = "hidden-features"
 SECRET = "the prompt behind the features"
@@ -51,8 +51,6 @@ EDITED = (
 TRAINED = ("explained", "active", "dead", "steps", "rows")
 # Coverage of each interval alone, and half the width of it in standard errors.
 CONFIDENCE, HALF_WIDTH = 0.95, 1.96
-# By how much the ends of one interval differ between machines, and more.
-SAME = 1e-9
 
 # A share and the ends of its interval; a mean and its standard error; a statistic and its p.
 Share: TypeAlias = tuple[float, float, float]
@@ -316,35 +314,9 @@ def recompute(release: Release[FeatureStudy]) -> str:
     Raises:
         ValueError: they are not those of its details, or something is certified.
     """
-    given = study_release(release.details, release.digests)
-    for one in fields(Release):
-        if one.name in ("title", "secret", "method", "guarantees", "withheld", "notes") and (
-            getattr(release, one.name) != getattr(given, one.name)
-        ):
-            raise ValueError(f"its details give another {one.name}")
-    check_measured("attacks", release.attacks, given.attacks)
-    check_measured("use", release.use, given.use)
+    check_rebuilt(release, study_release(release.details, release.digests))
     check_digests(release, ("model", "layer", "features", "public prompts"))
     return ""
-
-
-def check_measured(name: str, told: tuple[Any, ...], given: tuple[Any, ...]) -> None:
-    """Refuse attacks or uses other than those that details give, ends of intervals up to rounding.
-
-    Raises:
-        ValueError: they are others; ``name`` says which.
-    """
-    for one, other in zip(told, given, strict=False):
-        kinds = {**vars(one)}, {**vars(other)}
-        ends = [kind.pop("measured", None) or kind.pop("success") for kind in kinds]
-        near = all(
-            math.isclose(getattr(ends[0], end), getattr(ends[1], end), rel_tol=SAME, abs_tol=SAME)
-            for end in ("value", "low", "high")
-        )
-        if kinds[0] != kinds[1] or not near or ends[0].confidence != ends[1].confidence:
-            raise ValueError(f"its details give another {name}")
-    if len(told) != len(given):
-        raise ValueError(f"its details give another {name}")
 
 
 STUDIES = Kind(name=KIND, details=FeatureStudy, recompute=recompute)

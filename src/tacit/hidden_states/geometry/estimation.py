@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from tacit._ground.checks import Array, RandomSource, choice, generator, integer, positive
 from tacit._ground.frozen import frozen, read_only
 from tacit._ground.reprs import short_repr
-from tacit.hidden_states.geometry.fisher import Fisher, fisher_information
+from tacit.hidden_states.geometry.fisher import FisherInformation, fisher_information
 from tacit.hidden_states.geometry.least_signal import least_signal
 from tacit.hidden_states.geometry.spread import spread_of_differences, spread_of_directions
 from tacit.linalg import bures_fidelity, default_tolerance, eigh_psd, generalized_eigh
@@ -216,7 +216,7 @@ def _rank(rank: int | None, width: int) -> int:
 
 
 def _summary(
-    measured: Fisher,
+    measured: FisherInformation,
     layer: int,
     spread: Array,
     difference_scale: str,
@@ -313,7 +313,12 @@ def _split_half(halves: tuple[Array, Array], rank: int) -> tuple[float, float]:
 
 
 def _notes(
-    measured: Fisher, fisher_rank: int, rank: int, own: float, crossed: float, equal_pairs: int
+    measured: FisherInformation,
+    fisher_rank: int,
+    rank: int,
+    own: float,
+    crossed: float,
+    equal_pairs: int,
 ) -> tuple[str, ...]:
     count, width = measured.states.shape
     notes = []

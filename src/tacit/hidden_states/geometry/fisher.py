@@ -23,7 +23,7 @@ JACOBIAN_ENTRIES = 2**25
 
 
 @dataclass(frozen=True, eq=False)
-class Fisher:
+class FisherInformation:
     """``F = (1/n) Σ_x E_y[∇_h log p(y|h) ∇_h log p(y|h)ᵀ]`` at one layer, over n prompts.
 
     Attributes:
@@ -66,7 +66,7 @@ def fisher_information(
     batch_size: int | None = None,
     run: Continuation | None = None,
     rng: RandomSource = None,
-) -> Fisher:
+) -> FisherInformation:
     """Measure the Fisher information of the last position's state through the upper layers.
 
     ``½ ΔᵀFΔ`` is the mean KL divergence, to second order, that a change Δ of the state causes
@@ -141,7 +141,7 @@ def fisher_information(
                 sums.add(part, start)
         states.append(upper.clean_states.double().cpu().numpy())
     exact_terms = {"true": 1, "model-sampled": times, "top-k": kept + 1}
-    return Fisher(
+    return FisherInformation(
         matrix=frozen(sums.mean(len(tokens))),
         halves=sums.halves(len(tokens)),
         states=frozen(np.concatenate(states)),
