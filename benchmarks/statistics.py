@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
 import opendp.prelude as dp
@@ -20,11 +18,9 @@ from rich.console import Console
 from scipy.optimize import brentq
 from sklearn.datasets import load_iris
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "experiments"))
-
-from pac_shared import data
 from tacit import Effort, Rows, Table, prepare
 from tacit.releases.strength import gaussian_mu
+from tacit_lab.studies.pac import data
 
 SUCCESSES = (0.55, 0.75)
 LOSSES = 400_000

@@ -22,10 +22,9 @@ RESULTS = ROOT / "experiments" / "results"
 
 
 @pytest.fixture
-def shared(monkeypatch: pytest.MonkeyPatch) -> Any:
+def shared() -> Any:
     """Import a module that the experiments share."""
-    monkeypatch.syspath_prepend(str(ROOT / "experiments"))
-    return lambda name: importlib.import_module(f"architectures_shared.{name}")
+    return lambda name: importlib.import_module(f"tacit_lab.studies.architectures.{name}")
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,8 @@ RESULT = ROOT / "experiments" / "results" / "features.json"
 
 
 @pytest.fixture
-def page(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "experiments"))
-    return importlib.import_module("features_shared.features_page")
+def page():
+    return importlib.import_module("tacit_lab.studies.features.features_page")
 
 
 def test_the_published_result_has_a_verdict_on_each_claim(page):

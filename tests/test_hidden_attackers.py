@@ -23,10 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @pytest.fixture(scope="module")
 def shared() -> Any:
-    patch = pytest.MonkeyPatch()
-    patch.syspath_prepend(str(ROOT / "experiments"))
-    yield lambda name: importlib.import_module(f"hidden_shared.{name}")
-    patch.undo()
+    return lambda name: importlib.import_module(f"tacit_lab.studies.hidden.{name}")
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +32,7 @@ def result(shared: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     stream = np.random.default_rng(1).integers(40, size=6000)
     prefixes = Prefixes.draw(stream, bank=200, calibration=200, held_out=60, length=6, rng=0)
     sizes = Sizes(geometry=100, pairs=50, prompts=100, generated=0, queries=100, trained=100)
-    scale = attackers.Scale(
+    scale = attackers.AttackerScale(
         bank=200, calibration=200, sizes=sizes, grid=(0.01, 0.1, 1.0, 10.0), codewords=(4, 16),
         books=("argmax",), prompts=20, candidates=40, topics=3,
     )  # fmt: skip

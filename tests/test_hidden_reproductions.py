@@ -27,10 +27,7 @@ BANK = 300
 @pytest.fixture(scope="module")
 def shared() -> Any:
     """Import a module that the experiments share."""
-    patch = pytest.MonkeyPatch()
-    patch.syspath_prepend(str(ROOT / "experiments"))
-    yield lambda name: importlib.import_module(f"hidden_shared.{name}")
-    patch.undo()
+    return lambda name: importlib.import_module(f"tacit_lab.studies.hidden.{name}")
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +53,7 @@ def bench() -> Any:
 @pytest.fixture(scope="module")
 def measured(shared: Any, bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Return the scale, the file of points and the result of both layers of a tiny model."""
-    scale = shared("measure").Scale(
+    scale = shared("measure").LayerScale(
         bank=BANK, calibration=300, sizes=bench.sizes, budgets=(0.02, 0.5, 8.0),
         coarse=(0.02, 8.0), targets=(0.1,), exponents=(0.5,), epsilons=(16.0,),
         codewords=(16,), books=("codebook-euclidean", "argmax"),
@@ -107,7 +104,7 @@ def test_published_rows_refute_what_they_are_printed_for(shared: Any) -> None:
 
 
 def _row(shared: Any, **changes: Any) -> Any:
-    row = shared("rows").Row(
+    row = shared("rows").NoiseRow(
         layer=1, mechanism="isotropic", kind="kl", level=1.0, reading="raw", protocol="A",
         kl=1.0, kl_low=0.9, kl_high=1.1, agreement=0.4, agreement_low=0.3, agreement_high=0.5,
         attacker="euclidean", attack=0.8, attack_low=0.7, attack_high=0.9,
@@ -164,7 +161,7 @@ def test_rows_come_back_to_five_digits(shared: Any) -> None:
 
 
 def _verdict(shared: Any, rows: list[Any], name: str) -> Any:
-    study = shared("study").Study(
+    study = shared("study").HiddenStudy(
         {"targets": [0.5], "layers": [{"layer": 1}], **shared("rows").packed(rows)}
     )
     return getattr(shared("verdicts"), name)(study)
@@ -222,7 +219,7 @@ def test_a_layer_is_resumed_and_its_budgets_solved_for(
     again = [row for layer in (1, 2) for row in _measure(shared, scale, bench, layer, path)]
     assert path.read_bytes() == before
     assert shared("rows").packed(again)["rows"] == result["rows"]
-    study = shared("study").Study(result)
+    study = shared("study").HiddenStudy(result)
     solved = {row.level for row in study.raw} - set(scale.budgets)
     assert solved
     for facts in result["layers"]:

@@ -14,10 +14,9 @@ RESULT = ROOT / "experiments" / "results" / "quotient.json"
 
 
 @pytest.fixture
-def load(monkeypatch: pytest.MonkeyPatch) -> Any:
+def load() -> Any:
     """Import a module of the study."""
-    monkeypatch.syspath_prepend(str(ROOT / "experiments"))
-    return lambda name: importlib.import_module(f"quotient_shared.{name}")
+    return lambda name: importlib.import_module(f"tacit_lab.studies.quotient.{name}")
 
 
 def rows(mechanism: str, attack: float, kl: float, **more: Any) -> list[dict[str, Any]]:

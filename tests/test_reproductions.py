@@ -22,10 +22,9 @@ LOGITS = [path for path in RESULTS if path.stem != "pac-means"]
 
 
 @pytest.fixture
-def load(monkeypatch: pytest.MonkeyPatch) -> Any:
+def load() -> Any:
     """Import a module that the experiments share."""
-    monkeypatch.syspath_prepend(str(ROOT / "experiments"))
-    return lambda name, package="pac_shared": importlib.import_module(f"{package}.{name}")
+    return lambda name, study="pac": importlib.import_module(f"tacit_lab.studies.{study}.{name}")
 
 
 def _results(path: Path) -> Any:
@@ -166,12 +165,12 @@ def test_a_study_goes_on_where_it_stopped(
         calls.append(value)
         return value
 
-    first = state.Study("any", {"seed": 1})
+    first = state.StoredStudy("any", {"seed": 1})
     assert [first.row(str(n), lambda n=n: compute(n)) for n in (1, 2)] == [1, 2]
-    again = state.Study("any", {"seed": 1})
+    again = state.StoredStudy("any", {"seed": 1})
     assert [again.row(str(n), lambda n=n: compute(n)) for n in (1, 2, 3)] == [1, 2, 3]
     assert calls == [1, 2, 3]
-    other = state.Study("any", {"seed": 2})
+    other = state.StoredStudy("any", {"seed": 2})
     assert other.row("1", lambda: compute(7)) == 7
 
 
@@ -187,7 +186,7 @@ def test_a_fast_run_prints_the_row_of_its_own_budget(load: Any) -> None:
 
 
 def test_a_claim_about_backdoors_is_not_told_where_the_interval_holds_zero(load: Any) -> None:
-    page = load("page", "poisoning_shared")
+    page = load("page", "poisoning")
     assert page.verdict((-0.2, 0.1)) == page.NOT_TOLD
     assert page.verdict((-0.2, -0.1)) == page.HOLDS
     assert page.verdict((0.1, 0.2)) == page.FAILS
@@ -195,7 +194,7 @@ def test_a_claim_about_backdoors_is_not_told_where_the_interval_holds_zero(load:
 
 def test_the_interval_of_a_difference_is_that_of_two_samples(load: Any) -> None:
     """One cell a side is Student's t of equal variances, and one run alone tells no spread."""
-    page = load("page", "poisoning_shared")
+    page = load("page", "poisoning")
     runs = np.array([[0.1, 0.3, 0.2], [0.6, 0.9, 0.75]])
     cells = [
         page.Cell("blended", m, 4.0, {}, {"optimal": [{"success": [one]} for one in found]})
@@ -209,7 +208,7 @@ def test_the_interval_of_a_difference_is_that_of_two_samples(load: Any) -> None:
 
 
 def test_printed_rows_that_were_not_run_are_named(load: Any) -> None:
-    page = load("page", "poisoning_shared")
+    page = load("page", "poisoning")
     cells = [page.Cell("blended", 10, 4.0, {}, {})]
     assert "14 were not run" in page._not_run(cells)
     assert "blended, m = 80, ε = 8" in page._not_run(cells)

@@ -16,10 +16,9 @@ STORED = ROOT / "experiments" / "results" / "specifications-identification.json"
 
 
 @pytest.fixture
-def load(monkeypatch: pytest.MonkeyPatch) -> Any:
+def load() -> Any:
     """Import a module that the study shares."""
-    monkeypatch.syspath_prepend(str(ROOT / "experiments"))
-    return lambda name: importlib.import_module(f"specifications_shared.{name}")
+    return lambda name: importlib.import_module(f"tacit_lab.studies.specifications.{name}")
 
 
 def test_tasks_of_a_seed_are_as_many_as_asked_for_and_no_two_alike(load: Any) -> None:
@@ -42,7 +41,7 @@ def test_partitions_of_a_case_differ_as_sets_of_sets(load: Any) -> None:
 def test_replacing_one_record_moves_a_baseline_by_two_clips_over_n(load: Any, name: str) -> None:
     baselines = load("baselines")
     rng = np.random.default_rng(0)
-    frame = baselines.Frame.of(rng.normal(size=(200, 6)))
+    frame = baselines.BaselineFrame.of(rng.normal(size=(200, 6)))
     most = 0.0
     for _ in range(200):
         features, labels = 9 * rng.normal(size=(20, 6)), rng.integers(0, 3, 20)
@@ -65,7 +64,7 @@ def test_the_noise_of_a_baseline_is_that_of_its_budget(load: Any) -> None:
 
     baselines = load("baselines")
     rng = np.random.default_rng(1)
-    frame = baselines.Frame.of(rng.normal(size=(200, 400)))
+    frame = baselines.BaselineFrame.of(rng.normal(size=(200, 400)))
     features, labels = rng.normal(size=(50, 400)), np.arange(50) % 2
     clean, noisy = (
         baselines.vectors(features, labels, frame, epsilon=value, rng=rng)["class means"]
@@ -79,7 +78,7 @@ def test_the_noise_of_a_baseline_is_that_of_its_budget(load: Any) -> None:
 def test_the_scatter_does_not_see_the_order_of_labels(load: Any) -> None:
     baselines = load("baselines")
     rng = np.random.default_rng(2)
-    frame = baselines.Frame.of(rng.normal(size=(100, 5)))
+    frame = baselines.BaselineFrame.of(rng.normal(size=(100, 5)))
     features, labels = rng.normal(size=(30, 5)), np.arange(30) % 3
     renamed = np.array([2, 0, 1])[labels]
     one, two = (
@@ -114,11 +113,11 @@ def test_a_model_is_trained_once(
         asked.append(count)
         rng = np.random.default_rng([seed, zlib.crc32(part.encode())])
         inputs = rng.random((count, 3, 32, 32), dtype=np.float32)
-        return learnwares.Records(inputs, np.arange(count) % task.labels)
+        return learnwares.LabelledPictures(inputs, np.arange(count) % task.labels)
 
     monkeypatch.setattr(learnwares, "records", drawn)
     task = tasks.image_tasks(0)[0]
-    recipe = learnwares.Recipe(records=20, epochs=1, channels=4)
+    recipe = learnwares.LearnwareRecipe(records=20, epochs=1, channels=4)
     first, second = (learnwares.model(task, recipe) for _ in range(2))
     assert asked == [20]
     shown = np.zeros((2, 3, 32, 32), dtype=np.float32)

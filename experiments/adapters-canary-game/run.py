@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,17 +12,16 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from adapters_shared import whole
-from adapters_shared.features import Features, Recipe, features
-from adapters_shared.two_layers import Heads, Task, losses
-from pac_shared import data
-from pac_shared.state import RESULTS, Study, write
 from tacit.accounting import PrivacyProfile, projected_plus_noise
 from tacit.adapters import HeadSteps, NoisyProjection, Schedule
 from tacit.gradients.methods import ClippedMethod, Normal
 from tacit_lab.canary_game import CanaryGame, canary_game, play_linear_heads
+from tacit_lab.studies.adapters import whole
+from tacit_lab.studies.adapters.features import FeatureRecipe, Features, features
+from tacit_lab.studies.adapters.two_layers import TwoLayerHeads, TwoLayerTask, losses
+from tacit_lab.studies.pac import data
+from tacit_lab.studies.pac.state import StoredStudy, write
+from tacit_lab.studies.places import RESULTS
 
 SEED, POPULATION = 0, 200
 FULL: dict[str, Any] = {
@@ -80,7 +78,11 @@ def main() -> int:
     torch.set_num_threads(1)
     sizes = FAST if asked.fast else FULL
     console = Console(width=None if sys.stdout.isatty() else 132)
-    recipe = Recipe(public=500, private=1000, test=1000, epochs=1) if asked.fast else Recipe()
+    recipe = (
+        FeatureRecipe(public=500, private=1000, test=1000, epochs=1)
+        if asked.fast
+        else FeatureRecipe()
+    )
     try:
         frozen = features(recipe)
         split = data.cifar10()
@@ -112,12 +114,12 @@ def main() -> int:
     return 0
 
 
-def kept(part: str, sizes: dict[str, Any], *more: str) -> Study:
+def kept(part: str, sizes: dict[str, Any], *more: str) -> StoredStudy:
     """Return the rows of one part, which go on when another part's settings change."""
     settings = {name: sizes[name] for name in ("models", *more)}
     if part in ("fitted", "whole"):
         settings |= {k: v for k, v in sizes[part].items() if k != "ranks"}
-    return Study(f"adapters-canary-game-{part}", settings)
+    return StoredStudy(f"adapters-canary-game-{part}", settings)
 
 
 def fitted(frozen: Features, rank: int, sizes: dict[str, Any]) -> dict[str, Any]:
@@ -126,15 +128,15 @@ def fitted(frozen: Features, rank: int, sizes: dict[str, Any]) -> dict[str, Any]
     count = plan["records"]
     rows = torch.from_numpy(np.vstack([frozen.private[:count], frozen.canaries[:1]]))
     labels = torch.from_numpy(np.append(frozen.private_labels[:count], 0))
-    task = Task(rows, labels, plan["batch"], plan["rate"])
-    reference = Heads(
+    task = TwoLayerTask(rows, labels, plan["batch"], plan["rate"])
+    reference = TwoLayerHeads(
         frozen, task, torch.zeros(1, dtype=torch.bool), rank, torch.Generator().manual_seed(SEED)
     )
     reference.train(plan["steps"][-1])
     label = int(reference.logits(rows[-1:])[0, 0].argmin())
     labels[-1] = label
     inside = torch.arange(sizes["models"]) % 2 == 1
-    heads = Heads(frozen, task, inside, rank, torch.Generator().manual_seed(SEED + 1))
+    heads = TwoLayerHeads(frozen, task, inside, rank, torch.Generator().manual_seed(SEED + 1))
     found, done = [], 0
     for steps in plan["steps"]:
         heads.train(steps - done)
@@ -209,7 +211,7 @@ def networks(split: data.Split, rank: int | None, sizes: dict[str, Any]) -> dict
     canary = torch.randn(1, 3, 32, 32, generator=torch.Generator().manual_seed(SEED))
     private = slice(public, public + count)
     others = slice(public + count, public + count + POPULATION)
-    task = whole.Plan(
+    task = whole.WholePlan(
         start=start,
         images=torch.cat([images[private], canary]).contiguous(),
         labels=torch.cat([labels[private], labels.new_zeros(1)]),
@@ -242,7 +244,7 @@ def _truth(frozen: Features, count: int) -> torch.Tensor:
     return torch.from_numpy(frozen.private_labels[count : count + POPULATION])
 
 
-def _tested(heads: Heads, frozen: Features) -> float:
+def _tested(heads: TwoLayerHeads, frozen: Features) -> float:
     guesses = heads.logits(torch.from_numpy(frozen.test[:1000])).argmax(dim=-1)
     return float((guesses.numpy() == frozen.test_labels[:1000]).mean())
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,15 +12,14 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from adapters_shared.features import Features, Recipe, features
-from pac_shared import data
-from pac_shared.state import RESULTS, Study, write
 from tacit.accounting import ProjectedSteps
 from tacit.accounting.published import lora_theorem_5_multiplier
 from tacit.adapters import DPSGD, DPLoRAFA, HeadSteps, NoisyProjection, Schedule, train_heads
 from tacit.gradients import ClippedMethod, Method
+from tacit_lab.studies.adapters.features import FeatureRecipe, Features, features
+from tacit_lab.studies.pac import data
+from tacit_lab.studies.pac.state import StoredStudy, write
+from tacit_lab.studies.places import RESULTS
 
 DELTA, CLASSES = 1e-4, 10
 FULL: dict[str, Any] = {
@@ -96,14 +94,18 @@ def main() -> int:
     torch.set_num_threads(1)
     sizes = FAST if asked.fast else FULL
     console = Console(width=None if sys.stdout.isatty() else 132)
-    recipe = Recipe(public=500, private=1000, test=1000, epochs=1) if asked.fast else Recipe()
+    recipe = (
+        FeatureRecipe(public=500, private=1000, test=1000, epochs=1)
+        if asked.fast
+        else FeatureRecipe()
+    )
     try:
         frozen = features(recipe)
     except data.MissingDataError as missing:
         console.print(f"skipped: {missing}")
         return 0
     task = Task.of(frozen, sizes)
-    study = Study("adapters-frozen-features", {**sizes, "ways": list(WAYS)})
+    study = StoredStudy("adapters-frozen-features", {**sizes, "ways": list(WAYS)})
     content: dict[str, Any] = {"sizes": sizes, "delta": DELTA, "network": frozen.accuracy}
     free = Way(method=DPSGD(clip=NO_CLIP))
     content["clean"] = study.row("clean", lambda: reached(task, free, None, sizes))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,6 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from pac_shared import data
-from pac_shared.state import RESULTS, Study, write
 from tacit import Run, releases
 from tacit.adapters import (
     CanaryAudit,
@@ -32,6 +27,9 @@ from tacit.adapters import (
 from tacit.attacks import coins
 from tacit.measured import Interval
 from tacit_lab.memorisation import Canaries, exposures
+from tacit_lab.studies.pac import data
+from tacit_lab.studies.pac.state import StoredStudy, write
+from tacit_lab.studies.places import RESULTS
 
 DELTA, SEED = 1e-5, 0
 FULL: dict[str, Any] = {
@@ -58,7 +56,7 @@ def main() -> int:
     except data.MissingDataError as missing:
         console.print(f"skipped: {missing}")
         return 0
-    kept = Study("adapters-language", {**sizes, "epsilons": None, "delta": DELTA})
+    kept = StoredStudy("adapters-language", {**sizes, "epsilons": None, "delta": DELTA})
     rows = [
         kept.row(str(epsilon), lambda e=epsilon: row(str(place), e, sizes))
         for epsilon in sizes["epsilons"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,13 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from pac_shared import data
 from tacit.models.texts.corpus import docstrings
 from tacit.specifications.backbones import vision
 from tacit.specifications.objectives import OBJECTIVES
 from tacit.specifications.subspace import public_subspace, rounded
+from tacit_lab.studies.pac import data
 
 PUBLIC, EPOCHS, BATCH, RATE = 10_000, 6, 64, 3e-3
 TASKS, SIZE = 150, 48

@@ -11,8 +11,6 @@ from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
 import statistic
 
 from tacit import Draw, Effort, privatize

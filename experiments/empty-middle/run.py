@@ -9,15 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from hidden_shared.guarded import Guarded, GuardedRow, GuardedTable
-from hidden_shared.results import RESULTS, write_result
-from reproductions.page import render
 from tacit import Run
 from tacit.hidden_states import Point, Sizes, sweep
 from tacit.hidden_states.audit.sweep import Bench
 from tacit.models import LanguageModel, Prefixes, docstring_corpus, load, read_text, train
+from tacit_lab.studies.hidden.guarded import Guarded, GuardedRow, GuardedTable
+from tacit_lab.studies.hidden.results import write_result
+from tacit_lab.studies.places import RESULTS
+from tacit_lab.studies.reproductions.page import render
 
 HERE = Path(__file__).resolve()
 IMAGES = HERE.parents[2] / "docs" / "images"

@@ -9,14 +9,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from features_shared import features_page
-from hidden_shared.results import RESULTS, write_result
-from reproductions.page import render
 from tacit._ground.files import write_text_atomic
 from tacit.hidden_states import Transcoder, measure_features, train_transcoder
 from tacit.models import LanguageModel, Prefixes, docstring_corpus, load
+from tacit_lab.studies.features import features_page
+from tacit_lab.studies.hidden.results import write_result
+from tacit_lab.studies.places import RESULTS
+from tacit_lab.studies.reproductions.page import render
 
 LENGTH, SEED, LAYER, THRESHOLD = 32, 0, 3, 1e-3
 THRESHOLDS = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)

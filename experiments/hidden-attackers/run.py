@@ -8,19 +8,18 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from hidden_shared import attackers_page
-from hidden_shared.attackers import Scale, clean_facts, measure_layer, packed
-from hidden_shared.measure import kept_facts
-from hidden_shared.results import RESULTS, write_result
 from tacit.hidden_states import Sizes
 from tacit.hidden_states.audit.sweep import Bench
 from tacit.models import Prefixes, docstring_corpus, load, read_text
+from tacit_lab.studies.hidden import attackers_page
+from tacit_lab.studies.hidden.attackers import AttackerScale, clean_facts, measure_layer, packed
+from tacit_lab.studies.hidden.measure import kept_facts
+from tacit_lab.studies.hidden.results import write_result
+from tacit_lab.studies.places import RESULTS
 
 LENGTH, SEED = 16, 0
 CHARACTERS = 2_500_000
-FULL = Scale(
+FULL = AttackerScale(
     bank=3000,
     calibration=4000,
     sizes=Sizes(
@@ -33,7 +32,7 @@ FULL = Scale(
     candidates=256,
     topics=12,
 )
-FAST = Scale(
+FAST = AttackerScale(
     bank=400,
     calibration=600,
     sizes=Sizes(

@@ -8,19 +8,18 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from hidden_shared import figure, verdicts
-from hidden_shared.measure import Scale, geometry_facts, kept_facts, measure_layer
-from hidden_shared.results import RESULTS, write_result
-from hidden_shared.rows import packed
-from reproductions.page import render
 from tacit.hidden_states import Sizes
 from tacit.hidden_states.audit.sweep import Bench
 from tacit.models import Prefixes, docstring_corpus, load, read_text
+from tacit_lab.studies.hidden import figure, verdicts
+from tacit_lab.studies.hidden.measure import LayerScale, geometry_facts, kept_facts, measure_layer
+from tacit_lab.studies.hidden.results import write_result
+from tacit_lab.studies.hidden.rows import packed
+from tacit_lab.studies.places import RESULTS
+from tacit_lab.studies.reproductions.page import render
 
 LENGTH, SEED = 32, 0
-FULL = Scale(
+FULL = LayerScale(
     bank=2000,
     calibration=6000,
     sizes=Sizes(
@@ -34,7 +33,7 @@ FULL = Scale(
     codewords=(1024,),
     books=("codebook-euclidean", "codebook-decision", "argmax"),
 )
-FAST = Scale(
+FAST = LayerScale(
     bank=400,
     calibration=600,
     sizes=Sizes(

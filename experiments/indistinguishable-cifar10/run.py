@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,11 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from pac_shared import data
-from pac_shared.state import RESULTS, Study, write
 from tacit import Run
 from tacit.training import Beside, Indistinguishable, LocalSteps, OneStep, References
+from tacit_lab.studies.pac import data
+from tacit_lab.studies.pac.state import StoredStudy, write
+from tacit_lab.studies.places import RESULTS
 
 DELTA = 1e-5
 FULL = {
@@ -91,13 +89,13 @@ def main() -> int:
     return 0
 
 
-def study(way: str, sizes: Any) -> Study:
+def study(way: str, sizes: Any) -> StoredStudy:
     """Return the rows of one way, so that several can run side by side."""
     name = way.replace(",", "").replace(" ", "-").lower()
-    return Study(f"indistinguishable-cifar10-{name}", {"sizes": sizes, "delta": DELTA})
+    return StoredStudy(f"indistinguishable-cifar10-{name}", {"sizes": sizes, "delta": DELTA})
 
 
-def tuned(way: str, split: Any, sizes: Any, kept: Study) -> float:
+def tuned(way: str, split: Any, sizes: Any, kept: StoredStudy) -> float:
     """Return the rate that is best at ε = 4 on held-out images, never one at the grid's end."""
 
     def tried(rate: float) -> float:

@@ -8,12 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 import numpy as np
 import torch
 
-from hidden_shared.results import RESULTS, write_result
 from tacit.attacks import (
     Alignment,
     MappedChannel,
@@ -29,6 +26,8 @@ from tacit.hidden_states.defences.stored import Stored, StoredGame
 from tacit.hidden_states.defences.values import read_defence
 from tacit.models import LanguageModel, docstring_corpus, load, sample_prefixes
 from tacit.models.texts.corpus import hold_out
+from tacit_lab.studies.hidden.results import write_result
+from tacit_lab.studies.places import RESULTS
 
 Row = dict[str, Any]
 FULL = {"public": 10_000, "store": 4000, "part": 1000}

@@ -9,14 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from hidden_shared.equal import scaled_to
-from hidden_shared.results import RESULTS
 from tacit._ground.files import write_bytes_atomic
 from tacit.attacks import CodeChannel, TokenProbe, TrajectoryInverter, attack_inversion
 from tacit.covariance import Isotropic
@@ -24,6 +20,8 @@ from tacit.hidden_states import Codebook, CodebookFit, designs_at_budget, measur
 from tacit.models import LanguageModel, docstring_corpus, load, sample_prefixes
 from tacit.models.behaviours import Behaviours
 from tacit.models.texts.corpus import hold_out
+from tacit_lab.studies.hidden.equal import scaled_to
+from tacit_lab.studies.places import RESULTS
 
 LENGTH, CHARACTERS, BUDGETS = 16, 3_000_000, (0.3, 1.0, 3.0)
 # other designs than isotropic noise, scaled to its measured KL at this budget

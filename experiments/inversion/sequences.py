@@ -8,15 +8,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from hidden_shared.equal import scaled_to
-from hidden_shared.results import RESULTS, write_result
 from tacit.attacks import SequenceInverter, StateRelease, attack_inversion
 from tacit.attacks.inversion.learned.released import trajectories_of
 from tacit.hidden_states import state_release
 from tacit.models import LanguageModel, docstring_corpus, load, sample_prefixes
 from tacit.models.texts.corpus import hold_out
+from tacit_lab.studies.hidden.equal import scaled_to
+from tacit_lab.studies.hidden.results import write_result
+from tacit_lab.studies.places import RESULTS
 
 Row = dict[str, Any]
 LENGTH, CHARACTERS, BUDGETS, COMPARED = 16, 3_000_000, (0.3, 1.0, 3.0), 1.0

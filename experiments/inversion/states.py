@@ -8,12 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 import torch
 
-from hidden_shared.equal import scaled_to
-from hidden_shared.results import RESULTS, write_result
 from tacit.attacks import (
     CodeChannel,
     Recovery,
@@ -26,6 +22,9 @@ from tacit.hidden_states import Codebook, CodebookFit, designs_at_budget, measur
 from tacit.models import LanguageModel, docstring_corpus, load, sample_prefixes
 from tacit.models.behaviours import Behaviours
 from tacit.models.texts.corpus import hold_out
+from tacit_lab.studies.hidden.equal import scaled_to
+from tacit_lab.studies.hidden.results import write_result
+from tacit_lab.studies.places import RESULTS
 
 Row = dict[str, Any]
 FULL = {"codes": 1024, "calibration": 8000, "bank": 20_000}

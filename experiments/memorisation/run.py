@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+import page
 import torch
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-import page
-
-from pac_shared.state import RESULTS, Study, write
 from tacit import Run
 from tacit.attacks import coins
 from tacit.models import docstring_corpus, load
@@ -26,6 +21,8 @@ from tacit_lab.memorisation import Canaries, MemorisationPlan
 from tacit_lab.memorisation.canaries import CanarySchedule
 from tacit_lab.memorisation.exposure import cut, sequence_loss
 from tacit_lab.memorisation.workflow import CanaryTask, Memorisation, coin_guesses
+from tacit_lab.studies.pac.state import StoredStudy, write
+from tacit_lab.studies.places import RESULTS
 
 DELTA, SEED = 1e-5, 0
 SIDES = ("learned", "left out")
@@ -48,7 +45,7 @@ def main() -> int:
     torch.set_num_threads(1)
     sizes = FAST if asked.fast else FULL
     console = Console(width=None if sys.stdout.isatty() else 132)
-    kept = Study("memorisation", {"sizes": sizes, "delta": DELTA, "fast": asked.fast})
+    kept = StoredStudy("memorisation", {"sizes": sizes, "delta": DELTA, "fast": asked.fast})
     if asked.page:
         done = dict(kept.rows)
         page.insert(done.pop("untuned"), list(done.values()))

@@ -1,10 +1,7 @@
 """Logits of a classifier on CIFAR-10 under PAC noise; see docs/explanation/reproductions.md."""
 
 import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from pac_shared.logits import main
+from tacit_lab.studies.pac.logits import main
 
 sys.exit(main("cifar10"))

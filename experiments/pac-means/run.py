@@ -6,7 +6,6 @@ import argparse
 import math
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,6 @@ from rich.console import Console
 from scipy.special import ndtri
 from sklearn.datasets import load_iris
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from pac_shared import data, figure, page, protocol, published
-from pac_shared.state import RESULTS, Study, write
-from reproductions.page import render
 from tacit.accounting import gaussian
 from tacit.attacks import bayes, membership_attack
 from tacit.conversions import success_from_information, success_from_profile
@@ -27,6 +21,10 @@ from tacit.design import gaussian_information, true_information
 from tacit.information import mixture
 from tacit.statistics.draws.candidates import CandidateFamily, draw_family, subset_rate
 from tacit_lab.stackelberg import estimate_stackelberg
+from tacit_lab.studies.pac import data, figure, page, protocol, published
+from tacit_lab.studies.pac.state import StoredStudy, write
+from tacit_lab.studies.places import RESULTS
+from tacit_lab.studies.reproductions.page import render
 
 SEED = 20_260
 CONFIDENCE = 0.99
@@ -79,7 +77,7 @@ def study(
         budgets = budgets[::3]
     variants = scalings(rows)
     task = _Task(variants["[0, 1]"], sizes)
-    kept = Study(f"pac-means-{dataset}", {"sizes": sizes, "seed": SEED, "budgets": budgets})
+    kept = StoredStudy(f"pac-means-{dataset}", {"sizes": sizes, "seed": SEED, "budgets": budgets})
     records = []
     for number, beta in enumerate(budgets):
         started = time.perf_counter()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,6 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from hidden_shared.results import RESULTS, write_result
-from pac_shared import data
-from pac_shared.networks import CACHE
-from pac_shared.state import Study
 from tacit.accounting import gaussian_shift
 from tacit.training import Beside, References
 from tacit_lab.poisoning import (
@@ -30,6 +23,10 @@ from tacit_lab.poisoning import (
 )
 from tacit_lab.poisoning.sources import Sources
 from tacit_lab.poisoning.workflow import PoisonedTraining, measure_trigger
+from tacit_lab.studies.hidden.results import write_result
+from tacit_lab.studies.pac import data
+from tacit_lab.studies.pac.state import StoredStudy
+from tacit_lab.studies.places import CACHE, RESULTS
 
 DELTA, TARGET = 1e-5, 0
 FULL = {
@@ -72,10 +69,10 @@ class Poisoning:
 
     def __init__(self, sizes: dict[str, Any]) -> None:
         self.sizes = sizes
-        self.kept = Study("poisoning", {"sizes": sizes, "delta": DELTA, "target": TARGET})
+        self.kept = StoredStudy("poisoning", {"sizes": sizes, "delta": DELTA, "target": TARGET})
         read = data.cifar10()
         count, last = sizes["train"], sizes["train"] + sizes["public"]
-        # pac_shared has them in −1 … 1
+        # tacit_lab.studies.pac has them in −1 … 1
         train, test = ((part + 1.0) / 2.0 for part in (read.train[:last], read.test))
         self.data = LabelledImages(np.clip(train[:count], 0, 1), read.train_labels[:count])
         self.public = LabelledImages(np.clip(train[count:], 0, 1), read.train_labels[count:last])

@@ -10,20 +10,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 import torch
 
-from hidden_shared.results import RESULTS, write_result
-from pac_shared import data
-from quotient_shared import figure, private, quotient_page
-from quotient_shared.clipped import ClippedState
-from quotient_shared.measure import estimated, rows_of
-from reproductions.page import render
 from tacit._ground.files import write_text_atomic
 from tacit.hidden_states import Quotient, Sizes
 from tacit.hidden_states.audit.sweep import Bench
 from tacit.models import Prefixes, docstring_corpus, load, read_text, sample_prefixes
+from tacit_lab.studies.hidden.results import write_result
+from tacit_lab.studies.pac import data
+from tacit_lab.studies.places import RESULTS
+from tacit_lab.studies.quotient import figure, private, quotient_page
+from tacit_lab.studies.quotient.clipped import ClippedState
+from tacit_lab.studies.quotient.measure import estimated, rows_of
+from tacit_lab.studies.reproductions.page import render
 
 LENGTH, SEED, LAYER, NATS = 32, 0, 3, 6.93
 TEXT = "text/tiny_shakespeare.txt.gz"

@@ -10,14 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 import numpy as np
 import torch
 
-from architectures_shared import measure
-from architectures_shared.equal import at_equal_kl, at_fixed_noise
-from hidden_shared.results import RESULTS, write_result
 from tacit import Run
 from tacit.models import (
     Anchor,
@@ -31,6 +26,10 @@ from tacit.models import (
     read_text,
     train,
 )
+from tacit_lab.studies.architectures import measure
+from tacit_lab.studies.architectures.equal import at_equal_kl, at_fixed_noise
+from tacit_lab.studies.hidden.results import write_result
+from tacit_lab.studies.places import RESULTS
 
 MODELS = Path(__file__).resolve().parents[2] / "build"
 # of the published study: μ, and the factor of its internal anchor

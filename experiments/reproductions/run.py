@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from reproductions import page
+from tacit_lab.studies.reproductions import page
 
 
 def main() -> int:

@@ -12,17 +12,16 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from hidden_shared.results import write_result
-from pac_shared import data
-from pac_shared.state import RESULTS, Study
-from specifications_shared import figure, learnwares, reuse, tasks
-from specifications_shared.backbones import NAMES as BACKBONES
-from specifications_shared.backbones import RANK, SIZE
-from specifications_shared.baselines import DELTA
-from specifications_shared.rows import Row, budget, percent
-from specifications_shared.stages import (
+from tacit_lab.studies.hidden.results import write_result
+from tacit_lab.studies.pac import data
+from tacit_lab.studies.pac.state import StoredStudy
+from tacit_lab.studies.places import RESULTS
+from tacit_lab.studies.specifications import figure, learnwares, reuse, tasks
+from tacit_lab.studies.specifications.backbones import NAMES as BACKBONES
+from tacit_lab.studies.specifications.backbones import RANK, SIZE
+from tacit_lab.studies.specifications.baselines import DELTA
+from tacit_lab.studies.specifications.rows import ObjectiveRow, budget, percent
+from tacit_lab.studies.specifications.stages import (
     Collection,
     Way,
     agreement,
@@ -84,7 +83,7 @@ def studied(sizes: dict[str, Any], only: str = "", *, kept: bool = False) -> dic
         "relabelled": tasks.relabelled_tasks(seed, sizes["cases"]),
         "crossed": tasks.crossed_tasks(seed, sizes["cases"]),
     }
-    worths = Study("specifications-reuse", {name: sizes[name] for name in REUSE})
+    worths = StoredStudy("specifications-reuse", {name: sizes[name] for name in REUSE})
     worth = {
         name: [worths.row(f"{name} {draw}", lambda n=name, d=draw: _worth(n, drawn[n], sizes, d))
                for draw in range(draws)]
@@ -95,7 +94,7 @@ def studied(sizes: dict[str, Any], only: str = "", *, kept: bool = False) -> dic
     held = {name: Collection(name, drawn[name], sizes, worth.get(name)) for name in drawn}
     for name, collection in held.items():
         if only in ("", name):
-            study = Study(f"{NAME}-{name}", sizes)
+            study = StoredStudy(f"{NAME}-{name}", sizes)
             for way in ways(name, sizes):
                 if kept and repr(way) not in study.rows:
                     missing += 1
@@ -103,7 +102,7 @@ def studied(sizes: dict[str, Any], only: str = "", *, kept: bool = False) -> dic
                 rows += study.row(repr(way), lambda c=collection, w=way: _dicts(identified(c, w)))
     if only:
         return {"rows": rows, "queries": draws * len(images)}
-    study = Study(NAME, sizes)
+    study = StoredStudy(NAME, sizes)
     pictures = held["images"]
     return {
         "command": COMMAND, "commit": commit(), "sizes": sizes, "delta": DELTA,
@@ -147,12 +146,14 @@ def ways(name: str, sizes: dict[str, Any]) -> list[Way]:
     ]
 
 
-def _worth(name: str, held: list[tasks.Task], sizes: dict[str, Any], draw: int) -> dict[str, Any]:
-    networks = learnwares.models(held, learnwares.Recipe(**sizes["recipe"]))
+def _worth(
+    name: str, held: list[tasks.StudyTask], sizes: dict[str, Any], draw: int
+) -> dict[str, Any]:
+    networks = learnwares.models(held, learnwares.LearnwareRecipe(**sizes["recipe"]))
     return reuse.rows(name, held, networks, sizes, draw)
 
 
-def _dicts(rows: list[Row]) -> list[dict[str, Any]]:
+def _dicts(rows: list[ObjectiveRow]) -> list[dict[str, Any]]:
     return [row.to_dict() for row in rows]
 
 
@@ -171,7 +172,7 @@ def show(console: Console, result: dict[str, Any]) -> None:
     for name in ("tasks", "what", "route", "order", "n", "r", "k", "ε", "top-1", "reuse"):
         table.add_column(name)
     for held in result["rows"]:
-        row = Row(**held)
+        row = ObjectiveRow(**held)
         table.add_row(
             row.tasks, row.what, row.route, row.order, f"{row.records:,}", str(row.rank),
             str(row.subspace or "–"), budget(row.epsilon), percent(row.top1), percent(row.reuse),

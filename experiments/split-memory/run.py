@@ -10,10 +10,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from architectures_shared import measure
-from hidden_shared.results import RESULTS, write_result
 from tacit import Run
 from tacit.models import (
     JacobianPenalty,
@@ -25,6 +21,9 @@ from tacit.models import (
     read_text,
     train,
 )
+from tacit_lab.studies.architectures import measure
+from tacit_lab.studies.hidden.results import write_result
+from tacit_lab.studies.places import RESULTS
 
 MODELS = Path(__file__).resolve().parents[2] / "build"
 

@@ -8,18 +8,16 @@ as much as the target already. A target that no branch stays below is refuted fo
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 from sklearn.datasets import load_iris
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from pac_shared.state import RESULTS, write
 from tacit import Effort, Rows, prepare
 from tacit.design import worst_case
 from tacit.releases.strength import gaussian_mu
+from tacit_lab.studies.pac.state import write
+from tacit_lab.studies.places import RESULTS
 
 SUCCESS = 0.55
 # Of rows that lie alone, those whose partners are counted before one is branched on.

@@ -5,19 +5,17 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 from sklearn.datasets import load_iris
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from pac_shared import data
-from pac_shared.state import RESULTS, Study, write
 from tacit import Draw, Effort, Rows, Table, prepare
 from tacit.releases.promises import Promise
+from tacit_lab.studies.pac import data
+from tacit_lab.studies.pac.state import StoredStudy, write
+from tacit_lab.studies.places import RESULTS
 
 SEED = 20_261
 SUCCESSES = (0.55, 0.75)
@@ -47,7 +45,7 @@ def main() -> int:
         pools["Rice"] = (rice - rice.mean(axis=0)) / rice.std(axis=0)
     except data.MissingDataError as missing:
         console.print(f"skipped: {missing}")
-    kept = Study("statistics-by-pairs", {"sizes": sizes, "longer": LONGER, "seed": SEED})
+    kept = StoredStudy("statistics-by-pairs", {"sizes": sizes, "longer": LONGER, "seed": SEED})
     means = {
         f"{name} {success}": kept.row(
             f"mean {name} {success}", lambda rows=rows, s=success: means_of(rows, s)

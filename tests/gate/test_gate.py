@@ -110,12 +110,22 @@ def test_a_seeded_release_never_passes(content: dict[str, Any]) -> None:
     assert not result.passed
 
 
-def test_the_attack_is_judged_by_the_upper_end_of_its_interval(content: dict[str, Any]) -> None:
+def test_an_interval_that_no_so_many_trials_give_is_refused(content: dict[str, Any]) -> None:
     attack = content["attacks"][0]
     attack["success"].update(value=0.51, low=0.5, high=0.53)
+    with pytest.raises(ValueError, match=r"attacks\[0\]\.success\.high: 200 trials give"):
+        check_release(content, Policy(max_attack=0.53))
+    attack["success"].update(high=0.58, confidence=None)
+    with pytest.raises(ValueError, match="confidence"):
+        check_release(content, Policy(max_attack=0.58))
+
+
+def test_the_attack_is_judged_by_the_upper_end_of_its_interval(content: dict[str, Any]) -> None:
+    attack = content["attacks"][0]
+    attack["success"].update(value=0.51, low=0.5, high=0.58)
     attack["worst"].update(value=0.55, low=0.51, high=0.6)
-    assert check_release(content, Policy(max_attack=0.53)).passed
-    assert not check_release(content, Policy(max_attack=0.52)).passed
+    assert check_release(content, Policy(max_attack=0.58)).passed
+    assert not check_release(content, Policy(max_attack=0.57)).passed
     attack["worst"].update(low=0.54)
     worst = check_release(content, Policy(max_attack=0.53))
     assert not worst.passed

@@ -1,12 +1,15 @@
 """A stored training release is worked out again, and refused where it was edited."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tacit.documents import dumps
 from tacit.gate import Policy, check_release
+from tacit.measured import Interval
+from tacit.releases import Attack
 from tacit.report import write_report
 from tests.training.runs import released, run_of, task
 
@@ -71,3 +74,14 @@ def test_its_page_says_that_it_is_no_privacy(release, tmp_path):
     page = (tmp_path / "page.html").read_text()
     assert "no guarantee of privacy" in page
     assert "67.9%" in page
+
+
+def test_an_attack_has_the_upper_end_that_its_trials_give(release, tmp_path):
+    """Two of four right may be chance up to 93.3%: 84% is no interval of four."""
+    told = Interval(value=0.5, low=0.067, high=0.933, confidence=0.95)
+    attack = Attack(name="one", task="another game", success=told, prior=0.5, trials=4)
+    attacked = replace(release, attacks=(attack,))
+    assert check_release(written(attacked, tmp_path), Policy(max_attack=0.94)).passed
+    path = written(attacked, tmp_path, attacks__0__success__high=0.84)
+    with pytest.raises(ValueError, match=r"attacks\[0\]\.success\.high: 4 trials"):
+        check_release(path, Policy(max_attack=0.85))

@@ -16,6 +16,7 @@ from tacit.guarantees.adjacency import Adjacency
 from tacit.guarantees.agreement import agree
 from tacit.guarantees.base import Guarantee
 from tacit.releases import Kind, Release
+from tacit.releases.recompute import check_measured
 
 KIND = "adapter"
 SECRET = "whether any one record was trained on"
@@ -86,6 +87,7 @@ def recompute(release: Release[TrainedAdapter]) -> str:
     Raises:
         ValueError: names what contradicts what.
     """
+    check_measured(release.attacks)
     details = release.details
     if not agree(release.guarantees, certified(details)):
         raise ValueError("guarantees: expected what the settings certify, got others")

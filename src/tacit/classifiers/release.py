@@ -12,7 +12,12 @@ from tacit.codec import HOLDER
 from tacit.design.base import Design
 from tacit.measured import Interval
 from tacit.releases import Attack, Kind, Release
-from tacit.releases.recompute import check_assumed, check_derived, check_designed
+from tacit.releases.recompute import (
+    check_assumed,
+    check_derived,
+    check_designed,
+    check_measured,
+)
 
 if TYPE_CHECKING:
     from tacit.attacks import BayesAttack
@@ -72,6 +77,7 @@ def recompute(release: Release[Logits]) -> str:
             information gives, or an assumption that is missing.
     """
     check_assumed(release, ASSUMPTIONS)
+    check_measured(release.attacks)
     design = release.details.design
     if design is None:
         return "the noise it was designed with is not in the file"

@@ -7,14 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tacit import codec
-from tacit.attacks.intervals import least_upper_end
 from tacit.documents import Envelope
 from tacit.guarantees.base import text
+from tacit.releases.recompute import check_measured
 from tacit.releases.release import Attack, Release
 
 ENVELOPE = Envelope("tacit.attack", 1)
-# By how much an end may differ when it is worked out on another machine.
-ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,16 +34,7 @@ class AttackFile:
     def __post_init__(self) -> None:
         text("about", self.about)
         text("digest", self.digest)
-        found = self.attack.success
-        if found.confidence is None:
-            raise ValueError("attack.success.confidence: expected a number, got None")
-        # no interval of this level that so many trials give ends below this
-        least = least_upper_end(found.value, self.attack.trials, found.confidence)
-        if found.high < least * (1.0 - ROUNDING):
-            raise ValueError(
-                f"attack.success.high: {self.attack.trials} trials give an upper end of "
-                f"{least:.6g} at least, got {found.high:.6g}"
-            )
+        check_measured([self.attack])
 
     def is_on(self, release: Release[Any]) -> bool:
         """Whether a release is the one attacked."""

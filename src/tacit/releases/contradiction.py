@@ -150,16 +150,19 @@ def refuted(release: Release[Any]) -> str | None:
 def standing(release: Release[Any], attack: Attack) -> str:
     """Say how an attack stands to the guarantees where that is not plain; empty where it is.
 
-    It is about another game than all of them, or it succeeded more often than they allow in too
-    few trials to contradict them.
+    It is about another game than all of them, or it succeeded more often than they allow: in too
+    few trials to contradict them, or in enough.
     """
     limits = [allowed(release, held, attack) for held in release.guarantees]
     known = [most for most in limits if most is not None]
     if limits and not known:
         return "about another game than the guarantees, and not held against them"
-    if known and attack.success.value > min(known):
-        return f"above the {percent_up(min(known))} allowed, in too few trials to contradict it"
-    return ""
+    if not known or attack.success.value <= min(known):
+        return ""
+    said = f"above the {percent_up(min(known))} allowed"
+    if surely(attack.success, attack.trials) > min(known):
+        return f"{said}: something assumed does not hold"
+    return f"{said}, in too few trials to contradict it"
 
 
 def allowed(release: Release[Any], guarantee: Guarantee, attack: Attack) -> float | None:
@@ -240,13 +243,16 @@ def _allowed_by(epsilon: float, delta: float, release: Release[Any], attack: Att
     """Return the success that (ε, δ) allows against this blind success.
 
     Of two neighbours by the testing region (residual-pac, Eq. 16). Of N that are neighbours of each
-    other, ``Σ π_i P_i(A_i) ≤ Σ π_i (e^ε Q(A_i) + δ) ≤ e^ε max π_i + δ``.
+    other, each against the mixture of the others: ``P_i(A_i) <= e^ε Q_i(A_i) + δ``, and with
+    ``π_i/(1 − π_i) <= r = p/(1 − p)`` the sum over i is ``s <= e^ε r (1 − s) + δ``. So odds grow by
+    e^ε at most, and no prior just below one half makes a bound of it that says nothing.
     """
-    blind = _blind(release, attack)
+    blind = min(_blind(release, attack), 1.0 - EPS)
     if _is_pair(release, attack):
-        return success_from_dp(epsilon, delta, min(blind, 1.0 - EPS))
-    most = math.exp(min(epsilon, LARGEST_EXPONENT)) * blind + delta
-    return min(1.0, most * (1.0 + SLACK))
+        return success_from_dp(epsilon, delta, blind)
+    # s <= (e^ε p + δ (1 − p))/(e^ε p + 1 − p), rounded up
+    gain = math.exp(min(epsilon, LARGEST_EXPONENT)) * blind
+    return min(1.0, (gain + delta * (1.0 - blind)) / (gain + 1.0 - blind) * (1.0 + SLACK))
 
 
 def _allowed_beside(guarantee: Indistinguishability) -> float | None:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from tacit._ground.reprs import shown
+from tacit.attacks.intervals import least_upper_end
 from tacit.conversions import success_from_information
 from tacit.guarantees import SuccessBound
 from tacit.guarantees.base import Guarantee
-from tacit.releases.release import DERIVED, Release
+from tacit.releases.release import DERIVED, Attack, Release
 
 # What every release that draws assumes; a seed voids it, which is a state and no assumption.
 FROM_SYSTEM = "the randomness is the operating system's"
@@ -88,6 +89,25 @@ def _same(told: Any, given: Any) -> bool:
     ends = zip(*((held.value, held.low, held.high) for held in (first, second)), strict=True)
     near = all(math.isclose(*pair, rel_tol=ROUNDING, abs_tol=ROUNDING) for pair in ends)
     return apart[0] == apart[1] and near and first.confidence == second.confidence
+
+
+def check_measured(attacks: Sequence[Attack]) -> None:
+    """Refuse an attack whose interval ends below what so many trials give at its level.
+
+    Raises:
+        ValueError: one does.
+    """
+    for place, attack in enumerate(attacks):
+        found = attack.success
+        if found.confidence is None:
+            raise ValueError(f"attacks[{place}].success.confidence: expected a number, got None")
+        # no interval of this level that so many trials give ends below this
+        least = least_upper_end(found.value, attack.trials, found.confidence)
+        if found.high < least * (1.0 - ROUNDING):
+            raise ValueError(
+                f"attacks[{place}].success.high: {attack.trials} trials give an upper end of "
+                f"{least:.6g} at least, got {found.high:.6g}"
+            )
 
 
 def only(release: Release[Any], kind: type[Guarantee]) -> Any:

@@ -13,7 +13,7 @@ from tacit._ground.checks import integer, non_negative
 from tacit._ground.reprs import shown
 from tacit.codec import HOLDER
 from tacit.guarantees.base import Guarantee
-from tacit.releases.recompute import ROUNDING
+from tacit.releases.recompute import ROUNDING, check_measured
 from tacit.releases.release import Release
 
 # Between a success, or a sum of squares, that was computed on two machines.
@@ -82,7 +82,7 @@ def power_of(errors: Any) -> float:
 
 
 def check_numbers(release: Release[Any], secret: str, truth: str) -> None:
-    """Refuse numbers of another secret, or with errors that are not those of the noise.
+    """Refuse numbers of another secret or with other errors, and attacks of narrower intervals.
 
     Raises:
         ValueError: they are.
@@ -91,6 +91,7 @@ def check_numbers(release: Release[Any], secret: str, truth: str) -> None:
         raise ValueError(f"it is about {secret!r}, not {shown(release.secret)}")
     if release.numbers is None or release.numbers.truth != truth:
         raise ValueError(f"its numbers are of the {truth}")
+    check_measured(release.attacks)
     power = release.details.noise_power
     if not math.isclose(power_of(release.errors), power, rel_tol=AGREEMENT):
         raise ValueError("the errors of the numbers are not those of the noise")

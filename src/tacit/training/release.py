@@ -21,6 +21,7 @@ from tacit.guarantees import Indistinguishability, SuccessBound
 from tacit.guarantees.agreement import agree
 from tacit.guarantees.base import Guarantee
 from tacit.releases import Kind, Release
+from tacit.releases.recompute import check_measured
 from tacit.text import number_up
 from tacit.training.account import Budgets
 from tacit.training.references import References
@@ -115,6 +116,7 @@ def recompute(release: Release[TrainedModel]) -> str:
     Raises:
         ValueError: the guarantees, or what they are and are not, are others.
     """
+    check_measured(release.attacks)
     details = release.details
     # worked out again by what worked it out, nothing of the file is believed
     told = certified(details.references, details.squared, details.delta)

@@ -1,0 +1,1 @@
+"""What the experiments share, study by study: data, measures, verdicts, pages."""
