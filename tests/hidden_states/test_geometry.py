@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from tacit.hidden_states.geometry.estimation import _summary, measure_geometry  # noqa: E402
-from tacit.hidden_states.geometry.fisher import Fisher, fisher_information  # noqa: E402
+from tacit.hidden_states.geometry.fisher import FisherInformation, fisher_information  # noqa: E402
 from tacit.hidden_states.geometry.spread import (  # noqa: E402
     adjacency_differences,
     spread_of_differences,
@@ -223,7 +223,7 @@ def test_nearest_differences_are_nearest():
 
 
 def planted(fisher, directions, rank, halves=None, states=None):
-    measured = Fisher(
+    measured = FisherInformation(
         matrix=fisher,
         halves=(fisher, fisher) if halves is None else halves,
         states=np.zeros((10_000, len(fisher))) if states is None else states,

@@ -16,7 +16,7 @@ from tacit.attacks.sequential.decoder import SequentialAttack, sequential_decode
 from tacit.attacks.sequential.margin_law import StepLaw, margin_threshold, step_law
 from tacit.covariance import Isotropic
 from tacit.hidden_states.geometry.estimation import Geometry, _summary
-from tacit.hidden_states.geometry.fisher import Fisher
+from tacit.hidden_states.geometry.fisher import FisherInformation
 from tacit.hidden_states.geometry.margins import QuantisedMargin, measure_margins
 from tests.hidden_states.networks import small_network
 
@@ -29,7 +29,7 @@ WIDTH, VOCABULARY, LAYER = 12, 19, 1
 def planted(fisher, spread, rank):
     """The summary of matrices that are given instead of measured."""
     states = np.zeros((10_000, len(fisher)))
-    found = Fisher(fisher, (fisher, fisher), states, "model-exact", 10**6, 0.0)
+    found = FisherInformation(fisher, (fisher, fisher), states, "model-exact", 10**6, 0.0)
     return _summary(found, 1, spread, "raw", spread, rank, 1e-12, equal_pairs=0)
 
 

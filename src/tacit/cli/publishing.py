@@ -285,8 +285,8 @@ class Destination:
 
             write_certificate(release, self.certificate)
 
-    def tell(self) -> None:
-        """Say what was spent and which files were written."""
+    def tell(self, kept: str = KEPT_OUTPUT) -> None:
+        """Say what was spent, which files were written, and why they are kept."""
         console = self.json.console
         if self.ledger is not None and self.secret is not None:
             line(console, "ledger", _account(self.ledger, self.secret))
@@ -295,7 +295,7 @@ class Destination:
         if self.certificate is not None:
             line(console, "certificate", str(self.certificate))
         self.json.tell()
-        line(console, "keep", KEPT_OUTPUT)
+        line(console, "keep", kept)
 
 
 def publish(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from tacit._ground.values import NonNegative, Positive, Within, value
+from tacit._ground.values import Flag, NonNegative, Positive, Within, value
 from tacit.attacks.inversion.learned.presets import InverterFit
 
 CLEAN, ROTATED, TRAINING_FREE = "clean", "rotation", "training-free"
@@ -29,6 +29,8 @@ class StateMechanism:
         >>> StateMechanism(mechanism="isotropic", kl_budget=0.1).positions
         'last'
     """
+
+    panel: ClassVar[str] = "Release"
 
     mechanism: Any = CLEAN
     kl_budget: Positive = 1.0
@@ -64,9 +66,11 @@ class LayerInverter:
         ValueError: steps: expected none beside kind training-free, got one
     """
 
+    panel: ClassVar[str] = "Attacker"
+
     kind: Literal["right-to-left", "at-once", "forward", "training-free"] | None = None
-    verify: bool = False
-    clean_trained: bool = False
+    verify: Annotated[bool, Flag("--verify")] = False
+    clean_trained: Annotated[bool, Flag("--clean-trained")] = False
     fit: Any = InverterFit()
 
     def _together(self) -> None:

@@ -9,7 +9,7 @@ from typing import Literal
 from tacit._ground.checks import choice, integer, non_negative
 from tacit._ground.reprs import short_repr
 from tacit.attacks.inversion.result import Inversion, Recovery, successes
-from tacit.hidden_states.origin import check_digests
+from tacit.hidden_states.origin import HOLDERS, check_digests
 from tacit.releases import Attack, Kind, Release
 from tacit.releases.recompute import check_rebuilt
 
@@ -18,8 +18,6 @@ SHARES = "Shares of tokens, suffixes and whole prompts that one attacker with on
     "back: a stronger one may read more."  # fmt: skip
 LEARNT = "The attacker learnt from {}: one who learns from texts that are more like the secret " \
     "reads more."  # fmt: skip
-# Why nothing of an inversion is published: it measures the secret prompts without noise.
-WITHHELD = "an inversion measures what is read back of the holder's prompts"
 OF = {"last": "of ", "all": "of all positions of "}
 BEHIND = {"last": "a released state", "all": "the released states of all its positions"}
 LEFT_OUT = "Left out, for they stand word for word in what the attacker holds: {} prompts."
@@ -183,7 +181,7 @@ def inversion_release(
         guarantees=(),
         details=details,
         reproducible=False,
-        withheld=WITHHELD,
+        withheld=HOLDERS,
         digests=digests,
         notes=(
             SHARES,

@@ -17,8 +17,8 @@ from tacit._ground.checks import Array, integer
 from tacit.accounting import renyi_over_adjacency
 from tacit.attacks.intervals import mean_interval
 from tacit.attacks.last_token.candidates import (
-    Candidates,
     Continued,
+    LastTokenCandidates,
     candidate_states,
     list_candidates,
     predicted,
@@ -195,14 +195,14 @@ class Laboratory:
 
     def continued(
         self, places: Array, candidates: int, predicts: bool
-    ) -> tuple[list[Candidates], Iterable[Continued]]:
+    ) -> tuple[list[LastTokenCandidates], Iterable[Continued]]:
         """Return prompts of the bank run with candidates in the last token's place.
 
         Predictions are kept in half precision, as those of the bank; where even so they would be
         too many to keep they are made anew for every release.
         """
         prompts, asked = self.prefixes.bank[places], (len(places), candidates)
-        listed: list[Candidates] = self.kept(
+        listed: list[LastTokenCandidates] = self.kept(
             ("candidates", *asked),
             lambda: list_candidates(
                 self.model, prompts, count=candidates, public=self.prefixes.calibration[:, -1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from tacit._ground.values import Count, Flag, NonNegative, Positive, value
 
@@ -24,6 +24,8 @@ class Scoring:
         >>> Scoring(threshold=1e-4).each
         50
     """
+
+    panel: ClassVar[str] = "Features"
 
     threshold: Positive = 1e-3
     each: Count | None = 50
@@ -46,6 +48,8 @@ class TranscoderFit:
         Traceback (most recent call last):
         ValueError: top_k: expected at most the features there are, 16, got 32
     """
+
+    panel: ClassVar[str] = "Features"
 
     reads: Literal["mlp", "stream"] = "mlp"
     size: Literal["two-cores", "gpu"] = "two-cores"

@@ -11,7 +11,7 @@ from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
 from tacit.attacks.intervals import proportion_interval
 from tacit.hidden_states.features.scored import FeatureScores
-from tacit.hidden_states.origin import check_digests
+from tacit.hidden_states.origin import HOLDERS, check_digests
 from tacit.measured import Interval
 from tacit.releases import Attack, Kind, Release, Use
 from tacit.releases.recompute import check_rebuilt
@@ -22,8 +22,6 @@ NOTHING = (
     "Removing features is a linear map without noise: it certifies nothing, whatever the attacks "
     "here reach."
 )
-# Why nothing of a study is published: its numbers are functions of the bank without noise.
-WITHHELD = "a study of features measures the holder's prompts without noise"
 TASK = "which prompt of the bank"
 CODES = {
     "support": "which features are active",
@@ -300,7 +298,7 @@ def study_release(details: FeatureStudy, digests: tuple[tuple[str, str], ...]) -
         guarantees=(),
         details=details,
         reproducible=False,
-        withheld=WITHHELD,
+        withheld=HOLDERS,
         digests=digests,
         notes=(NOTHING, details.describe()),
         attacks=_attacks(details),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from tacit._ground.checks import choice, integer, positive
 from tacit._ground.values import Count, Positive, value
@@ -111,6 +111,8 @@ class InverterFit:
         >>> shape.memory, schedule.minutes
         (8, 1.0)
     """
+
+    panel: ClassVar[str] = "Attacker"
 
     kind: Literal["right-to-left", "at-once", "forward"] | None = None
     size: Literal["two-cores", "gpu"] = "two-cores"
