@@ -205,7 +205,7 @@ HOSTILE = [
     (("either", "type"), "Small", "whole.either: expected the fields of Small, missing"),
     (("any_base", "type"), "Base", "whole.any_base.type: expected 'Child' or 'Twin', got 'Base'"),
     (("any_base",), 3, "whole.any_base: expected the fields of Child or Twin, got 3"),
-    (("held",), "none", "whole.held: expected a list, got 'none'"),
+    (("held",), "none", "whole.held: expected a list, got text"),
     (("held", 0, "nats"), -1.0, "whole.held[0].nats"),
     (("held", 0, "more"), 1, "whole.held[0].more"),
     (("held", 0), 3, "whole.held[0].guarantee"),

@@ -2,7 +2,6 @@
 
 import doctest
 import importlib
-import pkgutil
 import re
 import runpy
 import shlex
@@ -12,24 +11,21 @@ import matplotlib
 import matplotlib.pyplot
 import pytest
 
-import tacit
 from tests.cli_runner import in_process
 
 ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src"
 PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/**/*.md"))]
 PICTURES = sorted(path.name for path in ROOT.glob("docs/gallery/*.py"))
 OPTIONAL = {"tacit.accounting.opacus"}
 
 
 def modules_with_examples():
-    for found in pkgutil.walk_packages(tacit.__path__, "tacit."):
-        path = (
-            ROOT
-            / "src"
-            / (found.name.replace(".", "/") + ("/__init__.py" if found.ispkg else ".py"))
-        )
-        if found.name not in OPTIONAL and ">>>" in path.read_text("utf-8"):
-            yield found.name
+    for path in sorted(SOURCE.glob("tacit*/**/*.py")):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        name = ".".join(parts).removesuffix(".__init__")
+        if name not in OPTIONAL and ">>>" in path.read_text("utf-8"):
+            yield name
 
 
 def run_python(block, names, page):

@@ -13,8 +13,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tacit.hidden_states import Sizes
-from tacit.hidden_states.audit.sweep import Bench
+from tacit.hidden_states import Bench, Sizes
 from tacit.models import Prefixes
 from tests.hidden_states.networks import small_network
 
@@ -37,13 +36,11 @@ def result(shared: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
         books=("argmax",), prompts=20, candidates=40, topics=3,
     )  # fmt: skip
     model = small_network(vocabulary=40, width=16)
-    bench = Bench(model, prefixes, sizes.within(prefixes), 3)
+    bench = Bench(model, prefixes, sizes, 3)
     path = tmp_path_factory.mktemp("attackers") / "points.jsonl"
 
     def measure() -> Any:
-        return attackers.measure_layer(
-            model, 1, scale, prefixes, bench, seed=3, out=path, progress=lambda label: None
-        )
+        return attackers.measure_layer(1, scale, bench, out=path, progress=lambda label: None)
 
     points = measure()
     size = path.stat().st_size
@@ -89,10 +86,12 @@ def test_the_page_is_written_from_the_numbers(shared: Any, result: Any) -> None:
 
 def test_the_page_in_the_docs_is_that_of_the_stored_result(shared: Any) -> None:
     pages = shared("attackers_page")
-    path = shared("results").RESULTS / "hidden-attackers.json"
+    places = importlib.import_module("tacit_lab.studies.places")
+    path = places.RESULTS / "hidden-attackers.json"
     if not path.is_file():
         pytest.skip("experiments/results is not beside an installed package")
     stored = json.loads(path.read_text(encoding="utf-8"))
-    assert pages.PAGE.read_text(encoding="utf-8") == pages.text(stored)
+    written = places.DOCS / "explanation" / "hidden-attackers.md"
+    assert written.read_text(encoding="utf-8") == pages.text(stored)
     assert stored["model"] == "tacit/small"
     assert len(stored["clean"]) == 3

@@ -15,8 +15,8 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from tacit.hidden_states import Sizes, sweep  # noqa: E402
-from tacit.hidden_states.audit.sweep import Bench  # noqa: E402
+from tacit import codec  # noqa: E402
+from tacit.hidden_states import Bench, Point, Sizes, SweepRequest  # noqa: E402
 from tacit.models import Prefixes, load  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,7 +46,7 @@ def bench() -> Any:
     wanted = Sizes(
         geometry=100, pairs=50, prompts=150, generated=0, queries=100, held_out=40, trained=100
     )
-    yield Bench(load(network), prefixes, wanted.within(prefixes), 3)
+    yield Bench(load(network), prefixes, wanted, 3)
     torch.set_num_threads(threads)
 
 
@@ -73,7 +73,7 @@ def measured(shared: Any, bench: Bench, tmp_path_factory: pytest.TempPathFactory
 
 def _measure(shared: Any, scale: Any, bench: Bench, layer: int, path: Path) -> Any:
     return shared("measure").measure_layer(
-        bench.model, layer, scale, bench.prefixes, bench, seed=3, out=path,
+        layer, scale, bench, out=path,
         progress=lambda label: None,
     )  # fmt: skip
 
@@ -250,14 +250,14 @@ def test_verdicts_tables_and_figure_come_from_a_result(
 
 def test_the_section_on_the_empty_middle_has_every_release(shared: Any, bench: Bench) -> None:
     page = shared("middle_page")
-    points = sweep(
-        bench.model, [1], ["isotropic", "codebook-euclidean"], [0.05, 2.0],
-        prefixes=bench.prefixes, codewords=[8], readings=("raw", "wiener"), sizes=bench.sizes,
-        rng=3, bench=bench,
+    request = SweepRequest(
+        mechanisms=["isotropic", "codebook-euclidean"], kl_budgets=[0.05, 2.0], codewords=[8],
+        readings=("raw", "wiener"),
     )  # fmt: skip
+    points = bench.sweep([1], request)
     result = {
         "model": "tiny", "recipe": None, "texts": "random tokens", "layer": 1, "bank": BANK,
-        "calibration": 300, "points": [point.to_dict() for point in points],
+        "calibration": 300, "points": [codec.write(Point, point) for point in points],
         "claims": [{"claim": "any", "found": "0 of 1", "holds": False}],
     }  # fmt: skip
     lines = page.lines(json.loads(json.dumps(result)))
@@ -283,8 +283,8 @@ def test_a_published_result_keeps_its_bounds(shared: Any, name: str) -> None:
         assert path.stat().st_size < 500_000
         rows = shared("rows").unpacked(result)
     else:
-        point = importlib.import_module("tacit.hidden_states.audit.points").Point
-        rows = [shared("rows").row(point.from_dict(entry)) for entry in result["points"]]
+        points = (codec.read(Point, entry, "point") for entry in result["points"])
+        rows = [shared("rows").row(point) for point in points]
     assert rows
     assert all(row.attack <= row.bound * (1 + 1e-4) for row in rows if row.bound is not None)
     assert all(row.kl_low <= row.kl <= row.kl_high for row in rows)

@@ -1,7 +1,9 @@
 """Arguments of public functions: one name for one thing, one default for one kind of statement."""
 
+import ast
 import importlib
 import inspect
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -108,3 +110,22 @@ def test_a_kind_of_statement_has_one_default_confidence():
     assert {package: set(defaults.values()) for package, defaults in found.items()} == {
         package: {value} for package, value in CONFIDENCE.items()
     }
+
+
+# Classes that have a name of another still: each is to lose it.
+DOUBLES = {
+    "Asked", "Complement", "Euclidean", "Fisher", "Mahalanobis", "Match", "Pool", "Query", "Reader",
+    "Schedule", "Space", "Table", "Token", "Utility", "Weighted",
+}  # fmt: skip
+
+
+def test_a_class_name_means_one_thing():
+    places = defaultdict(list)
+    for path in sorted(ROOT.glob("tacit*/**/*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(str(path.relative_to(ROOT)))
+    twice = {name: where for name, where in places.items() if len(where) > 1}
+    assert {name: where for name, where in twice.items() if name not in DOUBLES} == {}
+    # a name that is mended leaves the list
+    assert set(twice) >= DOUBLES

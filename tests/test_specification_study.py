@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 STORED = ROOT / "experiments" / "results" / "specifications-identification.json"
+OBJECTIVES = STORED.with_name("specifications-objectives.json")
 
 
 @pytest.fixture
@@ -75,6 +76,26 @@ def test_the_noise_of_a_baseline_is_that_of_its_budget(load: Any) -> None:
     assert gaussian(2 * frame.clip / 50, std).epsilon(1e-5) == pytest.approx(2.0, rel=0.08)
 
 
+def test_a_histogram_of_labels_has_the_noise_for_one_record_in_place_of_another(load: Any) -> None:
+    from tacit.accounting import gaussian
+
+    baselines = load("baselines")
+    known = [str(number) for number in range(3000)]
+    labels = np.arange(40) % 2
+    changed = labels.copy()
+    changed[0] = 1
+    rng = np.random.default_rng(3)
+    one, other, noisy = (
+        baselines.histogram(held, ["7", "2999"], known, epsilon=epsilon, rng=rng)
+        for held, epsilon in ((labels, None), (changed, None), (labels, 2.0))
+    )
+    assert one[7] == one[2999] == 0.5
+    assert np.linalg.norm(one - other) == pytest.approx(2**0.5 / 40)
+    # 3,000 numbers: the standard deviation is known to one part in 77
+    std = float((noisy - one).std())
+    assert gaussian(2**0.5 / 40, std).epsilon(1e-5) == pytest.approx(2.0, rel=0.07)
+
+
 def test_the_scatter_does_not_see_the_order_of_labels(load: Any) -> None:
     baselines = load("baselines")
     rng = np.random.default_rng(2)
@@ -133,6 +154,24 @@ def test_rows_that_were_not_run_are_left_empty_on_the_page(load: Any) -> None:
     assert "not run" in page
 
 
+def test_objectives_that_were_not_run_are_left_empty_on_the_page(load: Any) -> None:
+    row = {"tasks": "images", "names": "own", "what": "mean", "queries": 80}
+    result = {
+        "command": "make", "delta": 1e-5, "backbone": "a", "missing": 3,
+        "sizes": {"tasks_seed": 1, "draws": 2, "records": [300, 1000], "epsilons": [8.0, 1.0]},
+        "tasks": {"images": 40, "relabelled": 24},
+        "rows": [
+            {**row, "records": 300, "epsilon": 1.0, "top1": [0.91, 0.03]},
+            {**row, "records": 1000, "epsilon": 1.0, "top1": [0.84, 0.04]},
+        ],
+    }  # fmt: skip
+    result["rows"].append({**result["rows"][0], "tasks": "relabelled", "top1": [0.06, 0.03]})
+    page = " ".join("\n".join(load("objectives_page").lines(result)).split())
+    assert "3 have not been run" in page
+    assert "| each their own | mean | – | 91.0 ± 3.0 | – | 84.0 ± 4.0 |" in page
+    assert "n = 300: reached (91.0 ± 3.0%); n = 1,000: missed (84.0 ± 4.0%)" in page
+
+
 def test_the_figure_is_the_same_for_the_same_numbers(load: Any, tmp_path: Path) -> None:
     one, two = (tmp_path / f"{name}" / "figure.svg" for name in "ab")
     for path in (one, two):
@@ -149,6 +188,13 @@ def test_what_was_asked_of_identification_is_reached_in_the_stored_result(load: 
     assert page._pave(result, "images", 0.0, count=100).top1[0] >= page.PLAIN
     for epsilon, share in page.ASKED.items():
         assert page._pave(result, "images", epsilon, rank=1).top1[0] >= share
+
+
+def test_inputs_without_shared_names_find_their_model_in_the_stored_result(load: Any) -> None:
+    result = json.loads(OBJECTIVES.read_text(encoding="utf-8"))
+    page = load("objectives_page")
+    for count in result["sizes"]["records"]:
+        assert page.top1(result, "images", "own", "mean", count, 1.0)[0] >= page.ASKED
 
 
 def _small() -> dict[str, Any]:

@@ -13,13 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from tacit.models.texts.corpus import docstrings
+from tacit.specifications import PublicTasks, SharedFactors
 from tacit.specifications.backbones import vision
-from tacit.specifications.objectives import OBJECTIVES
-from tacit.specifications.subspace import public_subspace, rounded
+from tacit.specifications.methods import OBJECTIVES, SUBSPACE_RANK
+from tacit.specifications.subspace import half_precision, public_subspace
 from tacit_lab.studies.pac import data
 
 PUBLIC, EPOCHS, BATCH, RATE = 10_000, 6, 64, 3e-3
-TASKS, SIZE = 150, 48
+TASKS = 150
 STORED = Path(vision.__file__).parent / "stored"
 PACKAGES = (
     "torch", "pandas", "sklearn", "transformers", "pyarrow", "polars", "email", "http", "unittest",
@@ -100,19 +101,19 @@ def varied(batch: Tensor) -> Tensor:
 
 
 def spanned(name: str, data, labels: np.ndarray, vary, out: Path) -> None:
-    """Write the subspaces of both objectives for the backbone that the package holds."""
+    """Write the subspaces of all objectives for the backbone that the package holds."""
     for objective in OBJECTIVES:
         found = public_subspace(
             f"tacit/{name}",
             data,
             labels,
             objective=objective,
-            tasks=TASKS,
-            size=SIZE,
-            vary=vary,
-            layers=LAYERS.get(name),
+            factors=SharedFactors(
+                rank=SUBSPACE_RANK, layers=None if objective == "mean" else LAYERS.get(name)
+            ),
+            tasks=PublicTasks(count=TASKS, vary=vary),
         )
-        rounded(found).save(out / f"{name}-{objective}.safetensors")
+        half_precision(found).save(out / f"{name}-{objective}.safetensors")
         print(f"{objective}: {found.size} directions of {len(found.centre)}, clip {found.clip:.3g}")
 
 

@@ -6,14 +6,14 @@ import argparse
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
-from tacit.report.hidden.words import hidden_verdict
-
 from tacit.compute import progress_reports
-from tacit.hidden_states import Audit, Sizes, Wish, audit_layer
+from tacit.hidden_states import Audit, Sizes, SweepRequest, SweepRun, Wish, audit_layer
+from tacit.hidden_states.audit.page.words import audit_verdict
 from tacit.models import Prefixes, docstring_corpus, load
-from tacit.releases import Provenance
+from tacit.releases import Provenance, Release
 from tacit.report import write_report
 from tacit.text import percent_up
 
@@ -22,15 +22,17 @@ LENGTH = 16
 CHARACTERS = 2_500_000
 BANK, CALIBRATION = 3000, 4000
 SIZES = Sizes(geometry=1000, pairs=500, prompts=1000, generated=100, queries=1000, trained=1000)
-MECHANISMS = (
-    "isotropic",
-    "mahalanobis-optimal",
-    "codebook-euclidean",
-    "codebook-decision",
-    "argmax",
+ASKED = SweepRequest(
+    mechanisms=(
+        "isotropic",
+        "mahalanobis-optimal",
+        "codebook-euclidean",
+        "codebook-decision",
+        "argmax",
+    ),
+    kl_budgets=(0.5, 4.0),
+    codewords=(64,),
 )
-BUDGETS = (0.5, 4.0)
-CODEWORDS = (64,)
 # among how many prompts the largest success is printed
 CANDIDATES = (10, 1000, 100_000)
 WISH = Wish(max_attack=0.25, min_agreement=0.5)
@@ -60,42 +62,42 @@ def main() -> int:
         found = audit_layer(
             model,
             LAYER,
+            WISH,
+            ASKED,
             prefixes=prefixes,
-            wish=WISH,
-            mechanisms=MECHANISMS,
-            kl_budgets=BUDGETS,
-            codewords=CODEWORDS,
             sizes=SIZES,
+            run=SweepRun(progress=progress),
             rng=SEED,
-            progress=progress,
         )
-    provenance = Provenance.capture(
-        "make demo", data_name="docstrings of this installation", data_rows=arguments.bank
+    provenance = Provenance(
+        command="make demo", data_name="docstrings of this installation", data_rows=arguments.bank
     )
+    found = replace(found, provenance=provenance)
     text = json.dumps(found.to_dict(), allow_nan=False)
     (folder / "audit.json").write_text(text + "\n", encoding="utf-8")
-    print(write_report(found, folder / "audit.html", provenance))
+    print(write_report(found, folder / "audit.html"))
     print(*summary(found, time.perf_counter() - start), sep="\n")
     return 0
 
 
-def summary(found: Audit, seconds: float) -> tuple[str, ...]:
+def summary(found: Release[Audit], seconds: float) -> tuple[str, ...]:
     """Return the verdict, the reasons and how long it took, a line each."""
-    raw = [p for p in found.points if p.family == "gaussian" and p.reading == "raw"]
-    middle = sum(point.in_middle for point in found.points)
+    points = found.details.points
+    raw = [p for p in points if p.family == "gaussian" and p.reading == "raw"]
+    middle = sum(point.in_middle for point in points)
     return (
-        hidden_verdict(found).sentence,
-        *found.recommendation.reasons,
+        audit_verdict(found).sentence,
+        *found.details.recommendation.reasons,
         *curve(found),
-        f"{len(found.points)} releases, {middle} of them in the middle that is said to be empty "
+        f"{len(points)} releases, {middle} of them in the middle that is said to be empty "
         f"({sum(p.in_middle for p in raw)} of {len(raw)} noisy states read as they come), "
         f"in {seconds:.0f} s.",
     )
 
 
-def curve(found: Audit) -> tuple[str, ...]:
+def curve(found: Release[Audit]) -> tuple[str, ...]:
     """Say what the factor is as a percentage, for several numbers of candidates."""
-    leakage = found.form.leakage
+    leakage = found.leakage
     if leakage is None:
         return ()
     told = ", ".join(

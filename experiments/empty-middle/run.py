@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tacit import Run
-from tacit.hidden_states import Point, Sizes, sweep
-from tacit.hidden_states.audit.sweep import Bench
+from tacit import Run, codec
+from tacit.hidden_states import Bench, Point, Sizes, SweepRequest, SweepRun
 from tacit.models import LanguageModel, Prefixes, docstring_corpus, load, read_text, train
 from tacit_lab.studies.hidden.guarded import Guarded, GuardedRow, GuardedTable
 from tacit_lab.studies.hidden.results import write_result
@@ -112,7 +111,7 @@ def main() -> int:
         "bank": scale.bank,
         "calibration": scale.calibration,
         "claims": held,
-        "points": [point.to_dict() for point in points],
+        "points": [codec.write(Point, point) for point in points],
         "guarded": [row.to_dict() for row in guarded],
     }
     target = arguments.out / f"{name}.json"
@@ -131,27 +130,18 @@ def measured(
     model: LanguageModel, prefixes: Prefixes, scale: Scale, files: Path
 ) -> tuple[tuple[Point, ...], tuple[GuardedRow, ...]]:
     """Sweep noise and codebooks, then what guarding decisions and trying codewords add."""
-    bench = Bench(model, prefixes, scale.sizes.within(prefixes), SEED)
+    bench = Bench(model, prefixes, scale.sizes, SEED)
     points: tuple[Point, ...] = ()
     for names, budgets, readings in (
         (scale.noise, scale.budgets, ("raw", "posterior-mean", "wiener")),
         (scale.books, (), ("raw",)),
         (scale.noise[:1] + scale.noise[-1:], scale.alone, ("posterior-behaviour",)),
     ):
-        points += sweep(
-            model,
-            [LAYER],
-            names,
-            budgets,
-            prefixes=prefixes,
-            codewords=scale.codewords,
-            readings=readings,
-            sizes=scale.sizes,
-            out=files.with_suffix(".jsonl"),
-            rng=SEED,
-            progress=announce,
-            bench=bench,
+        request = SweepRequest(
+            mechanisms=names, kl_budgets=budgets, codewords=scale.codewords, readings=readings
         )
+        run = SweepRun(out=files.with_suffix(".jsonl"), progress=announce)
+        points += bench.sweep([LAYER], request, run)
     table = GuardedTable(files.with_name(f"{files.name}-guarded.jsonl"), model.name, SEED)
     return points, tuple(table.row(bench.at(LAYER), wanted) for wanted in scale.guarded)
 

@@ -8,8 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from tacit.hidden_states import Sizes
-from tacit.hidden_states.audit.sweep import Bench
+from tacit.hidden_states import Bench, Sizes
 from tacit.models import Prefixes, docstring_corpus, load, read_text
 from tacit_lab.studies.hidden import attackers_page
 from tacit_lab.studies.hidden.attackers import AttackerScale, clean_facts, measure_layer, packed
@@ -69,13 +68,13 @@ def main() -> int:
         length=LENGTH, rng=SEED,
     )  # fmt: skip
     arguments.out.mkdir(parents=True, exist_ok=True)
-    bench = Bench(model, prefixes, scale.sizes.within(prefixes), SEED, tuple(layers))
+    bench = Bench(model, prefixes, scale.sizes, SEED, tuple(layers))
     key = hashlib.sha256(prefixes.bank.numpy().tobytes()).hexdigest()[:16]
     points, clean = [], []
     for layer in layers:
         points += measure_layer(
-            model, layer, scale, prefixes, bench,
-            seed=SEED, out=arguments.out / f"{name}.jsonl",
+            layer, scale, bench,
+            out=arguments.out / f"{name}.jsonl",
             progress=lambda label: print(
                 f"{time.perf_counter() - start:6.0f} s  {label}", flush=True
             ),

@@ -8,8 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from tacit.hidden_states import Sizes
-from tacit.hidden_states.audit.sweep import Bench
+from tacit.hidden_states import Bench, Sizes
 from tacit.models import Prefixes, docstring_corpus, load, read_text
 from tacit_lab.studies.hidden import figure, verdicts
 from tacit_lab.studies.hidden.measure import LayerScale, geometry_facts, kept_facts, measure_layer
@@ -75,7 +74,7 @@ def main() -> int:
         rng=SEED,
     )
     arguments.out.mkdir(parents=True, exist_ok=True)
-    bench = Bench(model, prefixes, scale.sizes.within(prefixes), SEED, tuple(layers))
+    bench = Bench(model, prefixes, scale.sizes, SEED, tuple(layers))
     key = hashlib.sha256(prefixes.calibration.numpy().tobytes()).hexdigest()[:16]
     rows, facts = [], []
     for layer in layers:
@@ -87,8 +86,8 @@ def main() -> int:
             )
         )
         rows += measure_layer(
-            model, layer, scale, prefixes, bench,
-            seed=SEED, out=arguments.out / f"{name}.jsonl",
+            layer, scale, bench,
+            out=arguments.out / f"{name}.jsonl",
             progress=lambda label: print(
                 f"{time.perf_counter() - start:6.0f} s  {label}", flush=True
             ),

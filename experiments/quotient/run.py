@@ -13,8 +13,7 @@ from typing import Any
 import torch
 
 from tacit._ground.files import write_text_atomic
-from tacit.hidden_states import Quotient, Sizes
-from tacit.hidden_states.audit.sweep import Bench
+from tacit.hidden_states import Bench, Quotient, Sizes
 from tacit.models import Prefixes, docstring_corpus, load, read_text, sample_prefixes
 from tacit_lab.studies.hidden.results import write_result
 from tacit_lab.studies.pac import data
@@ -64,14 +63,14 @@ def main() -> int:
         model.stream(text[:FAST_CHARACTERS] if given.fast else text), bank=scale["bank"],
         calibration=scale["calibration"], held_out=scale["sizes"].prompts, length=LENGTH, rng=SEED,
     )  # fmt: skip
-    bench = Bench(model, prefixes, scale["sizes"].within(prefixes), SEED, (LAYER,))
+    bench = Bench(model, prefixes, scale["sizes"], SEED, (LAYER,))
     kept = _Kept(given.out / f"{name}-kept.jsonl", {"model": model.name, "scale": str(scale)})
 
     def progress(label: str, done: int, whole: int) -> None:
         print(f"{time.perf_counter() - start:6.0f} s  {done}/{whole}  {label}", flush=True)
 
     rows = rows_of(
-        model, LAYER, prefixes, {**scale, **mechanisms(scale)}, bench,
+        LAYER, {**scale, **mechanisms(scale)}, bench,
         given.out / f"{name}.jsonl", progress,
     )  # fmt: skip
     told = kept.made("estimates", lambda: estimated(bench.at(LAYER), bench.sizes, NATS, SEED))

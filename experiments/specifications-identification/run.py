@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -19,13 +20,14 @@ from tacit_lab.studies.places import RESULTS
 from tacit_lab.studies.specifications import figure, learnwares, reuse, tasks
 from tacit_lab.studies.specifications.backbones import NAMES as BACKBONES
 from tacit_lab.studies.specifications.backbones import RANK, SIZE
-from tacit_lab.studies.specifications.baselines import DELTA
+from tacit_lab.studies.specifications.baselines import DELTA, HISTOGRAM
 from tacit_lab.studies.specifications.rows import ObjectiveRow, budget, percent
 from tacit_lab.studies.specifications.stages import (
     Collection,
     Way,
     agreement,
     gammas,
+    histograms,
     identified,
     probe,
     seconds,
@@ -54,13 +56,18 @@ def main() -> int:
     parser.add_argument("--fast", action="store_true", help="smoke test: nothing is published")
     parser.add_argument("--only", default="", help="compute one collection and publish nothing")
     parser.add_argument("--kept", action="store_true", help="publish what is kept, compute no row")
+    parser.add_argument(
+        "--histograms", action="store_true", help="compute again the rows of names alone"
+    )
     asked = parser.parse_args()
     fast = asked.fast
     torch.set_num_threads(1)
     sizes = FAST if fast else FULL
     console = Console(width=None if sys.stdout.isatty() else 120)
     try:
-        result = studied(sizes, asked.only, kept=asked.kept)
+        result = (
+            with_histograms() if asked.histograms else studied(sizes, asked.only, kept=asked.kept)
+        )
     except data.MissingDataError as missing:
         console.print(f"skipped: {missing}")
         return 0
@@ -74,15 +81,8 @@ def main() -> int:
 
 def studied(sizes: dict[str, Any], only: str = "", *, kept: bool = False) -> dict[str, Any]:
     """Return the whole result, each part from the cache where it was computed before."""
-    seed, draws = sizes["tasks_seed"], sizes["draws"]
-    images = tasks.image_tasks(seed, sizes["transforms"])
-    texts = tasks.text_tasks()[: sizes["texts"]]
-    drawn = {
-        "images": images,
-        "texts": texts,
-        "relabelled": tasks.relabelled_tasks(seed, sizes["cases"]),
-        "crossed": tasks.crossed_tasks(seed, sizes["cases"]),
-    }
+    draws, drawn = sizes["draws"], collections(sizes)
+    images, texts = drawn["images"], drawn["texts"]
     worths = StoredStudy("specifications-reuse", {name: sizes[name] for name in REUSE})
     worth = {
         name: [worths.row(f"{name} {draw}", lambda n=name, d=draw: _worth(n, drawn[n], sizes, d))
@@ -120,6 +120,29 @@ def studied(sizes: dict[str, Any], only: str = "", *, kept: bool = False) -> dic
         },
         "rows": rows,
     }  # fmt: skip
+
+
+def with_histograms() -> dict[str, Any]:
+    """Return the stored result with the rows of the names of classes, which need no network."""
+    result = json.loads((RESULTS / f"{NAME}.json").read_text(encoding="utf-8"))
+    sizes, rows = result["sizes"], []
+    for name, drawn in collections(sizes).items():
+        for way in ways(name, sizes):
+            if way.route == "baselines":
+                rows += _dicts(histograms(Collection(name, drawn, sizes, None), way))
+    kept = [row for row in result["rows"] if row["what"] != HISTOGRAM]
+    return {**result, "rows": kept + rows, "histograms": commit()}
+
+
+def collections(sizes: dict[str, Any]) -> dict[str, list[tasks.StudyTask]]:
+    """Return the tasks of every collection."""
+    seed = sizes["tasks_seed"]
+    return {
+        "images": tasks.image_tasks(seed, sizes["transforms"]),
+        "texts": tasks.text_tasks()[: sizes["texts"]],
+        "relabelled": tasks.relabelled_tasks(seed, sizes["cases"]),
+        "crossed": tasks.crossed_tasks(seed, sizes["cases"]),
+    }
 
 
 def ways(name: str, sizes: dict[str, Any]) -> list[Way]:

@@ -138,15 +138,15 @@ def read(kind: Any, content: Any, name: str) -> Any:
         return _array(base, notes, content, name)
     if get_origin(base) is tuple:
         if not isinstance(content, list | tuple):
-            _refused(name, "a list", content)
+            _misplaced(name, "a list", content)
         inner = _entries(base, len(content))
         if len(inner) != len(content):
-            _refused(name, f"{len(inner)} entries", content)
+            _misplaced(name, f"{len(inner)} entries", content)
         pairs = enumerate(zip(inner, content, strict=True))
         return tuple(read(one, entry, f"{name}[{place}]") for place, (one, entry) in pairs)
     if _is_mapping(base):
         if not isinstance(content, Mapping):
-            _refused(name, "an object", content)
+            _misplaced(name, "an object", content)
         inside = get_args(base)[1]
         return {str(key): read(inside, entry, f"{name}.{key}") for key, entry in content.items()}
     if base in (float, int, bool, str):
@@ -163,7 +163,7 @@ def read_apart(kind: type[Any], content: Any, name: str, apart: Mapping[str, Any
         ValueError: as ``read``.
     """
     if not isinstance(content, Mapping):
-        _refused(name, f"the fields of {kind.__name__}", content)
+        _misplaced(name, f"the fields of {kind.__name__}", content)
     return _made(kind, content, name, apart)
 
 
@@ -353,7 +353,7 @@ def _array(base: Any, notes: tuple[Any, ...], content: Any, name: str) -> Any:
     """Read an array of numbers, integers exactly; its shape is that of the lists."""
     dtype = np.dtype(get_args(get_args(base)[1])[0] if get_args(base) else np.float64)
     if not isinstance(content, list | tuple):
-        _refused(name, "a list of numbers", content)
+        _misplaced(name, "a list of numbers", content)
     whole = dtype.kind in "iu"
 
     def inside(entry: Any, place: str) -> Any:
@@ -376,7 +376,7 @@ def _value(base: Any, content: Any, name: str) -> Any:
     if not named:
         raise TypeError(f"{name}: {base!r} is no annotation of a stored value")
     if not isinstance(content, Mapping):
-        _refused(name, f"the fields of {' or '.join(named)}", content)
+        _misplaced(name, f"the fields of {' or '.join(named)}", content)
     if len(named) > 1:
         return _tagged(named, content, name)
     return _made(next(iter(named.values())), content, name)
@@ -417,7 +417,9 @@ def _made(
     hints, known = hints_of(kind), _told(kind)
     odd = sorted(set(map(str, content)) ^ set(known))
     if odd:
-        _refused(name, f"the fields of {kind.__name__}, missing or unknown", odd)
+        raise ValueError(
+            f"{name}: expected the fields of {kind.__name__}, missing or unknown, got {shown(odd)}"
+        )
     given = {one: read(hints[one], content[one], f"{name}.{one}") for one in known}
     try:
         return kind(**given, **(apart or {}))
@@ -426,7 +428,18 @@ def _made(
 
 
 def _refused(name: str, expected: str, content: Any) -> Any:
-    raise ValueError(f"{name}: expected {expected}, got {shown(content)}")
+    """Refuse a value by its path; of a list or an object nothing is told but that it is one."""
+    sorts: dict[type, str] = {list: "a list", tuple: "a list", dict: "an object"}
+    raise ValueError(
+        f"{name}: expected {expected}, got {sorts.get(type(content)) or shown(content)}"
+    )
+
+
+def _misplaced(name: str, expected: str, content: Any) -> Any:
+    """Refuse what stands where a list or an object should, without the text that it is."""
+    if isinstance(content, str):
+        raise ValueError(f"{name}: expected {expected}, got text")
+    return _refused(name, expected, content)
 
 
 def _word(kind: Any) -> str:

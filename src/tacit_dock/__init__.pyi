@@ -7,6 +7,7 @@ from .client import Fetched as Fetched
 from .connection import DockError as DockError
 from .errors import RefusedError as RefusedError
 from .errors import UnavailableError as UnavailableError
+from .moving import move_records as move_records
 from .records import Filters as Filters
 from .records import Learnware as Learnware
 from .records import LearnwarePage as LearnwarePage

@@ -15,9 +15,12 @@ from types import TracebackType
 
 from tacit._ground.files import absolute
 from tacit_dock.errors import RefusedError
-from tacit_dock.reserve import FullError, told_when_full
+from tacit_dock.private import keep_private, open_private
+from tacit_dock.reserve import FullError, told_of_disk
 
 NAME = re.compile(r"[0-9a-f]{64}")
+# In the folders that are swept, what a dock put there: uploads, trials and trash.
+OWN = re.compile(r"[0-9a-f]{32}(\.trial)?|[0-9a-f]{64}")
 PREFIX = "sha256:"
 # An upload that is older has no server any more.
 STALE_SECONDS = 6 * 3600
@@ -36,11 +39,19 @@ class Blobs:
             root.mkdir(parents=True, exist_ok=True, mode=0o700)
             for made in (self.folder, self.incoming):
                 made.mkdir(exist_ok=True, mode=0o700)
+                # those of before were open
+                keep_private(made)
             trial = self.incoming / f"{secrets.token_hex(16)}.trial"
             trial.touch(exist_ok=False)
             trial.unlink()
         except OSError as error:
             raise ValueError(f"folder: cannot write in {root} ({error.strerror})") from None
+
+    @property
+    def free(self) -> int:
+        """Bytes free on the disk."""
+        with told_of_disk():
+            return shutil.disk_usage(self.folder).free
 
     def check_room(self, least: int) -> None:
         """Refuse to take more while there is little room.
@@ -48,7 +59,7 @@ class Blobs:
         Raises:
             FullError: fewer bytes than ``least`` are free.
         """
-        if shutil.disk_usage(self.folder).free < least:
+        if self.free < least:
             raise FullError
 
     def upload(self, name: str, limit: int) -> Upload:
@@ -96,6 +107,8 @@ class Blobs:
         removed, now = 0, time.time()
         for folder, seconds in ((self.incoming, STALE_SECONDS), (self.trash, TRASH_SECONDS)):
             for path in folder.iterdir() if folder.is_dir() else ():
+                if not OWN.fullmatch(path.name):
+                    continue
                 with suppress(FileNotFoundError):
                     age = now - path.stat().st_mtime
                     ended = folder == self.incoming and age > 1.0 and _is_nobodys(path)
@@ -112,8 +125,8 @@ class Upload:
         self._blobs, self.name, self._limit = blobs, name, limit
         self.size, self._hash = 0, hashlib.sha256()
         self.path = blobs.incoming / secrets.token_hex(16)
-        with told_when_full():
-            self._stream = open(self.path, "xb", buffering=0)  # noqa: SIM115
+        with told_of_disk():
+            self._stream = open(self.path, "xb", 0, opener=open_private)  # noqa: SIM115
         # held until the server is done with it, or dead
         _lock(self._stream.fileno())
         self._synced = False
@@ -145,7 +158,7 @@ class Upload:
             raise RefusedError(413, f"{self.name}: expected at most {self._limit} bytes, got more")
         self._hash.update(chunk)
         view = memoryview(chunk)
-        with told_when_full():
+        with told_of_disk():
             while view:
                 view = view[self._stream.write(view) :]
 
@@ -155,7 +168,7 @@ class Upload:
 
     def sync(self) -> None:
         """Have the bytes on the disk before anything names them."""
-        with told_when_full():
+        with told_of_disk():
             os.fsync(self._stream.fileno())
         self._synced = True
 
@@ -164,7 +177,7 @@ class Upload:
         if not self._synced:
             self.sync()
         target = self._blobs.path(self.digest)
-        with told_when_full():
+        with told_of_disk():
             if not target.parent.is_dir():
                 target.parent.mkdir(exist_ok=True, mode=0o700)
                 _sync_folder(target.parent.parent)

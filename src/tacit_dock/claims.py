@@ -9,7 +9,10 @@ from typing import Any
 
 from tacit.accounting import gaussian_shift
 from tacit.documents import loads
-from tacit.specifications import Specification, SpecificationRelease
+from tacit.releases import Release
+from tacit.releases.loading import read_checked
+from tacit.specifications import CertifiedSpecification, Specification
+from tacit.specifications.release import KIND
 from tacit_dock.errors import RefusedError
 from tacit_dock.settings import AdmissionPolicy
 from tacit_dock.texts import check_texts
@@ -103,7 +106,7 @@ def weakness(told: Mapping[str, Any] | None, policy: AdmissionPolicy) -> str | N
     return None
 
 
-def headline(release: SpecificationRelease) -> dict[str, Any]:
+def headline(release: Release[CertifiedSpecification]) -> dict[str, Any]:
     """Return what a release certifies as an answer tells it, from the law of its noise.
 
     Args:
@@ -113,8 +116,8 @@ def headline(release: SpecificationRelease) -> dict[str, Any]:
         ε at δ = 1e-5, the advantage 2 P(right) − 1 of guessing which of two neighbouring inputs
         was used at even odds, the sentence of the first guarantee, and all of them.
     """
-    profile = release.schedule.profile(release.mu)
-    full = release.schedule.sampling_rate == 1.0
+    mu, schedule = release.details.mu, release.details.schedule
+    profile = schedule.profile(mu)
     first = release.guarantees[0]
     return {
         "type": type(first).__name__,
@@ -123,7 +126,7 @@ def headline(release: SpecificationRelease) -> dict[str, Any]:
         "delta": DELTA,
         "advantage": max(2.0 * profile.success().success - 1.0, 0.0),
         "checked": CLAIMED,
-        "shift": release.schedule.distance(release.mu) if full else None,
+        "shift": schedule.distance(mu) if schedule.full else None,
         "together": None,
         "all": [held.to_dict() for held in release.guarantees],
     }
@@ -151,7 +154,7 @@ def together(told: Mapping[str, Any] | None, earlier: Sequence[Mapping[str, Any]
     return {**told, "together": {"revisions": len(shifts), "epsilon": epsilon, "delta": DELTA}}
 
 
-def _release_of(specification: Specification, release: bytes) -> SpecificationRelease:
+def _release_of(specification: Specification, release: bytes) -> Release[CertifiedSpecification]:
     """Return the release of a specification, whose guarantees are those of its noise.
 
     Raises:
@@ -160,32 +163,44 @@ def _release_of(specification: Specification, release: bytes) -> SpecificationRe
     try:
         content = loads(release, name="release", source="the JSON")
         check_texts("release", content)
+        # of another kind nothing is worked out, and a text would be the path of a file here
+        if not isinstance(content, Mapping) or content.get("kind") != KIND:
+            raise RefusedError(422, "release: expected that of a specification, got another")
         _check_cheap(content)
-        found = SpecificationRelease.from_dict(content)
+        found = read_checked(content).release
     except RefusedError:
         raise
     except ValueError as error:
-        raise RefusedError(422, f"release: {error}") from None
+        raise RefusedError(422, str(error)) from None
     except (TypeError, KeyError, AttributeError, IndexError, RecursionError, OverflowError):
         raise RefusedError(422, "release: expected the JSON of a release") from None
-    if found.reproducible or found.seed is not None:
+    # everybody reads it: a digest of the data could be held against a guess of them
+    if found.provenance is not None or found.attacks or found.use or found.remarks:
+        raise RefusedError(
+            422,
+            "release: expected what may be published of it alone, the JSON beside the "
+            "specification, got where its data come from or what was measured on them",
+        )
+    if found.reproducible:
         raise RefusedError(422, "release: a seed can repeat its draw, which voids its guarantee")
-    if found.specification.revision != specification.revision:
+    if found.details.specification.revision != specification.revision:
         raise RefusedError(
             422, "release: expected the release of this specification, it holds another"
         )
-    if found.mu < LEAST_MU:
+    mu = found.details.mu
+    if mu < LEAST_MU:
         raise RefusedError(
             422,
-            f"release: expected μ ≥ {LEAST_MU:g}, got {found.mu:g}: under so much noise a "
+            f"release: expected μ ≥ {LEAST_MU:g}, got {mu:g}: under so much noise a "
             "specification describes nothing",
         )
     return found
 
 
-def _check_cheap(content: Any) -> None:
+def _check_cheap(content: Mapping[str, Any]) -> None:
     """Refuse a release whose accounting would take long, before any of it is worked out."""
-    held = content.get("schedule") if isinstance(content, Mapping) else None
+    details = content.get("details")
+    held = details.get("schedule") if isinstance(details, Mapping) else None
     steps = held.get("steps") if isinstance(held, Mapping) else None
     if isinstance(steps, (int, float)) and steps > MOST_STEPS:
         raise RefusedError(422, f"release: expected at most {MOST_STEPS} steps")

@@ -13,22 +13,29 @@ from types import TracebackType
 from typing import Any, TypedDict, Unpack
 
 from tacit._ground.files import read_bytes, write_text_atomic
-from tacit.documents import dumps, read
-from tacit.specifications import (
-    Specification,
-    SpecificationRelease,
-    specification_from_bytes,
-)
+from tacit.documents import dumps
+from tacit.releases import load
+from tacit.specifications import Specification, specification_from_bytes
 from tacit_dock.connection import Connection, DockError, json_object
 
 IDENTIFIER = re.compile(r"[0-9a-f]{32}")
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 UNPROTECTED = (
-    "task: expected a specification with a guarantee, got one that has none: it is a mean of "
-    "gradients of its records, from which records have been read back, and whoever runs the dock "
-    "sees it. Make it with an epsilon, or, of records that are public, set unprotected"
+    "expected a specification with a guarantee, got one that has none: it is a mean over its "
+    "records, from which records have been read back, and whoever runs the dock sees it. Make it "
+    "with an epsilon, or, of records that are public, set unprotected"
 )
+
+
+# What the parts of a submission are called in a folder: as Hugging Face, as ``specification make -o
+# FOLDER/specification.safetensors`` and as ``fetch`` write them.
+IN_FOLDER = {
+    "specification": ("specification.safetensors",),
+    "card": ("README.md", "card.md"),
+    "model": ("model.safetensors",),
+    "release": ("specification.json", "release.json"),
+}
 
 
 class SearchFilter(TypedDict, total=False):
@@ -117,53 +124,67 @@ class DockClient:
     def submit(
         self,
         specification: str | os.PathLike[str] | Specification,
-        card: str | os.PathLike[str],
+        card: str | os.PathLike[str] | None = None,
         *,
         model: str | os.PathLike[str] | None = None,
         release: str | os.PathLike[str] | None = None,
         key: str | None = None,
+        unprotected: bool = False,
     ) -> dict[str, Any]:
         """Submit a learnware; sent twice under one key it is one learnware.
 
         Args:
-            specification: of the model, or its file.
+            specification: of the model, or its file, or a folder that holds it as
+                ``specification.safetensors``, where the parts that are not given are found as in
+                `files_in`.
             card: path of the Markdown with its YAML head.
             model: path of a safetensors file that the dock is to keep.
             release: path of the release's JSON; what may be published of it is sent, and not
                 where it comes from.
             key: what makes a second sending the same; a random one when left out.
+            unprotected: whether a specification without a guarantee may be sent.
 
         Returns:
             id, revision, developer, status, guarantee and what the policy decided.
 
         Raises:
-            ValueError: a file cannot be read.
+            ValueError: a file cannot be read, there is no card, or the specification has no
+                guarantee and ``unprotected`` is not set. Then nothing is sent.
             DockError: the dock refuses it.
         """
-        given: dict[str, Any] = {
-            "specification": specification.to_bytes()
-            if isinstance(specification, Specification)
-            else read_bytes("specification", specification),
-            "card": read_bytes("card", card),
+        paths: dict[str, Any] = {"card": card, "model": model, "release": release}
+        if not isinstance(specification, Specification):
+            found = files_in(specification) if os.path.isdir(specification) else {}
+            told = {name: path for name, path in paths.items() if path is not None}
+            paths = {"specification": specification, "card": None, **found, **told}
+        if paths["card"] is None:
+            raise ValueError("card: expected a file beside the specification, got none")
+        # a release without a guarantee has no part that may be published
+        contents = {
+            name: _published(path) if name == "release" else read_bytes(name, path)
+            for name, path in paths.items()
+            if path is not None
         }
-        if model is not None:
-            given["model"] = read_bytes("model", model)
-        if release is not None:
-            given["release"] = _published(release)
+        given = {name: content for name, content in contents.items() if content is not None}
+        if isinstance(specification, Specification):
+            given["specification"] = specification.to_bytes()
+        held = specification_from_bytes(given["specification"], name="specification")
+        if not held.guarantees and not unprotected:
+            raise ValueError(f"specification: {UNPROTECTED}")
         files = {name: (name, content) for name, content in given.items()}
-        told = {
+        digests = {
             f"{name}_digest": _digest(given[name])
             for name in ("specification", "model")
             if name in given
         }
         headers = {"Idempotency-Key": key or secrets.token_hex(16)}
         answer = self._connection.send(
-            "POST", "/v1/learnwares", files=files, data=told, headers=headers
+            "POST", "/v1/learnwares", files=files, data=digests, headers=headers
         )
-        found = json_object(answer)
-        if found.get("revision") != told["specification_digest"]:
+        answered = json_object(answer)
+        if answered.get("revision") != digests["specification_digest"]:
             raise DockError("the dock answered with another revision than was sent")
-        return found
+        return answered
 
     def search(
         self,
@@ -195,7 +216,7 @@ class DockClient:
             else specification_from_bytes(read_bytes("task", task), name="task")
         )
         if not held.guarantees and not unprotected:
-            raise ValueError(UNPROTECTED)
+            raise ValueError(f"task: {UNPROTECTED}")
         content = held.to_bytes()
         asked = _given(limit=limit, **_filters(narrow))
         headers = {"Content-Type": "application/octet-stream"}
@@ -313,11 +334,34 @@ class DockClient:
         self._connection.send("DELETE", place, params=_given(reason=reason or None))
 
 
-def _published(path: str | os.PathLike[str]) -> bytes:
-    """Return what may be published of a stored release, as the dock reads it."""
-    content = read("release", path)
-    told = SpecificationRelease.from_dict(content).publishable_part().to_dict()
-    return dumps(told, name="release").encode()
+def files_in(folder: str | os.PathLike[str]) -> dict[str, Path]:
+    """Return the parts of a submission that a folder holds, by name.
+
+    Args:
+        folder: with ``specification.safetensors``; ``README.md`` or ``card.md``;
+            ``model.safetensors``; ``specification.json`` or ``release.json``. The first of two
+            names is taken.
+
+    Raises:
+        ValueError: it holds no specification or no card.
+    """
+    places = {name: [Path(folder, one) for one in names] for name, names in IN_FOLDER.items()}
+    found = {
+        name: there[0]
+        for name, ways in places.items()
+        if (there := [path for path in ways if path.is_file()])
+    }
+    for name in ("specification", "card"):
+        if name not in found:
+            wanted = " or ".join(IN_FOLDER[name])
+            raise ValueError(f"{name}: expected {wanted} in {os.fspath(folder)}, got none")
+    return found
+
+
+def _published(path: str | os.PathLike[str]) -> bytes | None:
+    """Return what may be published of a stored release, as the dock reads it; None for nothing."""
+    release = load(path)
+    return None if release.withheld else dumps(release.published(), name="release").encode()
 
 
 def _identifier(identifier: str) -> str:

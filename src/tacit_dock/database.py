@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
@@ -18,8 +19,9 @@ from sqlalchemy.pool import QueuePool
 from tacit._ground.files import absolute, spelled
 from tacit._ground.lazy import install_with
 from tacit_dock.errors import UnavailableError
+from tacit_dock.private import keep_private
 from tacit_dock.reserve import FullError, is_full
-from tacit_dock.tables import ADDED, SCHEMA, meta_table, metadata, revision_table
+from tacit_dock.tables import ADDED, MOVED, SCHEMA, meta_table, metadata, revision_table, word_table
 
 WAIT_SECONDS = 60
 CONNECT_SECONDS = 10
@@ -54,9 +56,11 @@ class Database:
             if self.is_sqlite
             else self.url.render_as_string(hide_password=True)
         )
+        self.is_new = self.is_sqlite and not os.path.exists(self.label)
         if self.is_sqlite:
             _check_file(Path(self.label), create=create)
         self._engine = _engine(self.url, self.label)
+        self._file = _file_of(self.label) if self.is_sqlite else None
         self._line = threading.Lock()
         weakref.finalize(self, self._engine.dispose)
         try:
@@ -91,11 +95,28 @@ class Database:
         line = self._line if self.is_sqlite else nullcontext()
         with line, self._opened({READ_ONLY: False}) as connection:
             row = sa.select(meta_table.c.value).where(meta_table.c.key == CHANGE)
-            change = int(connection.execute(row.with_for_update()).scalar_one()) + 1
+            held = connection.execute(row.with_for_update()).scalar_one_or_none()
+            if held is None:
+                raise UnavailableError(f"database: {self.label}: its records were moved")
+            change = int(held) + 1
             yield connection, change
             connection.execute(
                 sa.update(meta_table).where(meta_table.c.key == CHANGE).values(value=str(change))
             )
+            # what is written to a file that was removed or replaced is nowhere
+            if self._file is not None and _file_of(self.label) != self._file:
+                raise UnavailableError(f"database: {self.label} is gone, or another file by now")
+
+    @contextmanager
+    def alone(self) -> Iterator[sa.Connection]:
+        """Open a transaction that writes all there is: no number of a change is its own.
+
+        Raises:
+            UnavailableError: the database does not answer.
+            FullError: its disk is full.
+        """
+        with self._opened({READ_ONLY: False}) as connection:
+            yield connection
 
     @contextmanager
     def _opened(self, options: dict[str, Any]) -> Iterator[sa.Connection]:
@@ -125,8 +146,14 @@ class Database:
         """Give the connections back."""
         self._engine.dispose()
 
+    def discard(self) -> None:
+        """Remove a file of SQLite that was just made and is not wanted."""
+        self.close()
+        for end in ("", "-wal", "-shm"):
+            Path(self.label + end).unlink(missing_ok=True)
+
     def _open(self, create: bool) -> None:
-        with self._opened({READ_ONLY: False}) as connection:
+        with self.alone() as connection:
             if not self.is_sqlite:
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({MAKING_LOCK})")
             tables = set(sa.inspect(connection).get_table_names())
@@ -143,8 +170,13 @@ class Database:
             found = connection.execute(query).scalar_one_or_none()
             if found in ADDED:
                 _add_columns(connection, found)
+                # it was made in another order; what is in it is worked out again
+                word_table.drop(connection, checkfirst=True)
                 metadata.create_all(connection)
                 self._fill_in(connection)
+            elif str(found).startswith(MOVED):
+                where = str(found).removeprefix(MOVED)
+                raise ValueError(f"database: the records of {self.label} were moved: give {where}")
             elif found != SCHEMA:
                 raise ValueError(
                     f"database: {self.label} has schema {found!r}; this version reads {SCHEMA!r}"
@@ -188,6 +220,14 @@ def parse_location(location: str | os.PathLike[str]) -> sa.URL:
     return url.set(drivername="postgresql+psycopg") if url.drivername == name else url
 
 
+def _file_of(path: str) -> tuple[int, int] | None:
+    """Return which file a path names, None where it names none."""
+    with suppress(FileNotFoundError):
+        told = os.stat(path)
+        return told.st_dev, told.st_ino
+    return None
+
+
 def _check_file(path: Path, *, create: bool) -> None:
     if not path.exists():
         if not create:
@@ -203,6 +243,9 @@ def _check_file(path: Path, *, create: bool) -> None:
         raise ValueError(f"database: expected a file, got {path}")
     elif not os.access(path, os.W_OK):
         raise ValueError(f"database: {path} is read-only")
+    else:
+        for held in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
+            keep_private(held)
 
 
 def _engine(url: sa.URL, label: str) -> sa.Engine:
@@ -210,7 +253,9 @@ def _engine(url: sa.URL, label: str) -> sa.Engine:
     if url.get_backend_name() == "sqlite":
 
         def connect() -> sqlite3.Connection:
-            return sqlite3.connect(str(url.database), check_same_thread=False, timeout=WAIT_SECONDS)
+            # one that is gone is not made again
+            place = f"file:{quote(str(url.database))}?mode=rw"
+            return sqlite3.connect(place, uri=True, check_same_thread=False, timeout=WAIT_SECONDS)
 
         engine = sa.create_engine("sqlite://", creator=connect, **options)
         sa.event.listen(engine, "connect", _on_connect)

@@ -20,7 +20,8 @@ class Deed:
         number: in their order.
         time: ISO 8601, UTC.
         who: a developer, or ``"operator"`` for a command on the dock's own machine.
-        what: ``"submit"``, ``"revise"``, ``"withdraw"``, ``"admit"``, ``"token"`` or ``"revoke"``.
+        what: ``"submit"``, ``"revise"``, ``"withdraw"``, ``"admit"``, ``"token"``, ``"revoke"`` or
+            ``"move"``.
         learnware: its id; empty of tokens.
         detail: the revision; of tokens their number and developer, never the token.
     """

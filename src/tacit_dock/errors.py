@@ -36,4 +36,4 @@ class RefusedError(ValueError):
 
 
 class UnavailableError(RuntimeError):
-    """The database did not answer: the request may be tried again."""
+    """The database or the disk did not answer: the request may be tried again."""

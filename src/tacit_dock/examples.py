@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit._ground.files import write_bytes_atomic, write_text_atomic
+from tacit._ground.files import write_bytes_atomic
 from tacit.documents import dumps, loads
 from tacit_dock.store import DockStore
 from tacit_dock.texts import check_text
@@ -43,10 +43,12 @@ def keep_example(store: DockStore, example: Example) -> None:
     check_text("title", example.title, longest=LONGEST)
     folder = _folder(store)
     folder.mkdir(exist_ok=True, mode=0o700)
-    write_bytes_atomic("example", folder / f"{example.name}.safetensors", example.content)
+    write_bytes_atomic(
+        "example", folder / f"{example.name}.safetensors", example.content, mode=0o600
+    )
     # an example is listed once it has a title, and then its content is there
-    title = dumps({"title": example.title}, name="example")
-    write_text_atomic("example", folder / f"{example.name}.json", title)
+    title = dumps({"title": example.title}, name="example").encode()
+    write_bytes_atomic("example", folder / f"{example.name}.json", title, mode=0o600)
 
 
 def examples(store: DockStore) -> tuple[tuple[str, str], ...]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 from pathlib import Path
 
 import sqlalchemy as sa
 
-from tacit._ground.files import write_text_atomic
+from tacit._ground.files import write_bytes_atomic
 from tacit_dock.blobs import Blobs
 from tacit_dock.database import Database
 from tacit_dock.tables import learnware_table, meta_table
@@ -31,7 +30,7 @@ def check_pair(blobs: Blobs, database: Database) -> None:
     path = blobs.folder.parent / NAME
     there = _of_folder(path)
     with database.writing() as (connection, _):
-        here = _of_database(connection)
+        here = identity_of(connection)
         if there is not None and there == here:
             return
         filled = next(blobs.digests(), None) is not None
@@ -63,8 +62,7 @@ def check_pair(blobs: Blobs, database: Database) -> None:
         if here is None:
             connection.execute(meta_table.insert().values(key=KEY, value=name))
         if there is None:
-            write_text_atomic("folder", path, name + "\n")
-            os.chmod(path, 0o600)
+            write_bytes_atomic("folder", path, f"{name}\n".encode(), mode=0o600)
 
 
 def _of_folder(path: Path) -> str | None:
@@ -79,7 +77,8 @@ def _of_folder(path: Path) -> str | None:
     return text
 
 
-def _of_database(connection: sa.Connection) -> str | None:
+def identity_of(connection: sa.Connection) -> str | None:
+    """Return the name of the dock whose records a database holds, None where it has none."""
     query = sa.select(meta_table.c.value).where(meta_table.c.key == KEY)
     found = connection.execute(query).scalar_one_or_none()
     return None if found is None else str(found)

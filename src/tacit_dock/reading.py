@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable
+from dataclasses import fields
 from typing import Any
 
 import sqlalchemy as sa
@@ -24,7 +24,9 @@ from tacit_dock.tables import (
 from tacit_dock.words import having_words
 
 CURSOR = "after:"
-MOST_FACETS = 50
+MOST_FACETS, MOST_SPACES = 50, 100
+# What is told of every revision.
+TOLD = tuple(field.name for field in fields(Revision))
 Rows = list[Any]
 
 
@@ -37,7 +39,7 @@ def row(connection: sa.Connection, identifier: str) -> Any:
 def learnware(connection: sa.Connection, identifier: str) -> Learnware | None:
     """Return a learnware with its card and history, None where there is none."""
     found = row(connection, identifier)
-    return None if found is None else _built(connection, [found])[0]
+    return None if found is None else _built(connection, [found], whole=True)[0]
 
 
 def page(
@@ -73,7 +75,7 @@ def matching(connection: sa.Connection, filters: Filters, space: str) -> set[str
 
 
 def spaces(connection: sa.Connection) -> list[dict[str, object]]:
-    """Return the spaces of listed learnwares, the fullest first."""
+    """Return the fullest spaces of listed learnwares, the fullest first."""
     count = sa.func.count().label("count")
     query = (
         sa.select(space_table.c.digest, space_table.c.fields, count)
@@ -81,11 +83,18 @@ def spaces(connection: sa.Connection) -> list[dict[str, object]]:
         .where(learnware_table.c.status == LISTED)
         .group_by(space_table.c.digest, space_table.c.fields)
         .order_by(count.desc(), space_table.c.digest)
+        .limit(MOST_SPACES)
     )
     return [
         {"digest": digest, **loads(fields), "learnwares": int(many)}
         for digest, fields, many in connection.execute(query)
     ]
+
+
+def count(connection: sa.Connection) -> int:
+    """Return how many learnwares are listed."""
+    query = sa.select(sa.func.count()).where(learnware_table.c.status == LISTED)
+    return int(connection.execute(query).scalar_one())
 
 
 def facets(connection: sa.Connection) -> dict[str, list[tuple[str, int]]]:
@@ -119,10 +128,15 @@ def facets(connection: sa.Connection) -> dict[str, list[tuple[str, int]]]:
     return found
 
 
+def newest_change(connection: sa.Connection) -> int:
+    """Return the number of the newest change."""
+    query = sa.select(meta_table.c.value).where(meta_table.c.key == CHANGE)
+    return int(connection.execute(query).scalar_one())
+
+
 def changes(connection: sa.Connection, seen: int) -> tuple[int, list[tuple[str, str, str, str]]]:
     """Return the newest change, and what has changed since one."""
-    query = sa.select(meta_table.c.value).where(meta_table.c.key == CHANGE)
-    newest = int(connection.execute(query).scalar_one())
+    newest = newest_change(connection)
     if newest == seen:
         return newest, []
     table = learnware_table.c
@@ -196,30 +210,34 @@ def _where(filters: Filters) -> list[Any]:
     return found
 
 
-def _built(connection: sa.Connection, rows: Rows) -> list[Learnware]:
-    numbers = [held.number for held in rows]
-    tags, history = _grouped(connection, numbers)
-    return [_one(held, tags.get(held.number, []), history[held.number]) for held in rows]
+def _built(connection: sa.Connection, rows: Rows, *, whole: bool = False) -> list[Learnware]:
+    """Return learnwares with their newest content; with what they had before where they are whole.
 
-
-def _grouped(
-    connection: sa.Connection, numbers: Iterable[int]
-) -> tuple[dict[int, list[str]], dict[int, Rows]]:
-    wanted = list(numbers)
+    However often a learnware was revised, a list reads one content of each.
+    """
+    wanted = [held.number for held in rows]
     tagged = sa.select(tag_table).where(tag_table.c.learnware.in_(wanted)).order_by(tag_table.c.tag)
     tags: dict[int, list[str]] = {}
     for held in connection.execute(tagged):
         tags.setdefault(held.learnware, []).append(held.tag)
     table = revision_table.c
-    query = sa.select(revision_table).where(table.learnware.in_(wanted))
-    history: dict[int, Rows] = {}
-    for held in connection.execute(query.order_by(table.number.desc())):
-        history.setdefault(held.learnware, []).append(held)
-    return tags, history
+    last = sa.select(sa.func.max(table.number)).where(table.learnware.in_(wanted))
+    query = sa.select(revision_table).where(table.number.in_(last.group_by(table.learnware)))
+    newest = {held.learnware: held for held in connection.execute(query)}
+    history: dict[int, Rows] = {number: [held] for number, held in newest.items()}
+    if whole:
+        columns = [table[name] for name in ("learnware", *TOLD)]
+        every = sa.select(*columns).where(table.learnware.in_(wanted)).order_by(table.number.desc())
+        history = {number: [] for number in newest}
+        for held in connection.execute(every):
+            history[held.learnware].append(held)
+    return [
+        _one(held, tags.get(held.number, []), newest[held.number], history[held.number])
+        for held in rows
+    ]
 
 
-def _one(held: Any, tags: list[str], history: Rows) -> Learnware:
-    newest = history[0]
+def _one(held: Any, tags: list[str], newest: Any, history: Rows) -> Learnware:
     manifest = loads(newest.manifest) if newest.manifest is not None else {}
     card = newest.card or ""
     found = FENCE.match(card)
@@ -241,6 +259,7 @@ def _one(held: Any, tags: list[str], history: Rows) -> Learnware:
         space=manifest.get("space", {}),
         method=manifest.get("method", ""),
         classes=tuple(manifest.get("classes", ())),
+        inputs=manifest.get("inputs", ""),
         guarantee=loads(newest.headline) if newest.headline is not None else None,
         notes=tuple(manifest.get("notes", ())),
         head=loads(newest.head) if newest.head is not None else {},
@@ -252,15 +271,7 @@ def _one(held: Any, tags: list[str], history: Rows) -> Learnware:
 
 
 def _revision(held: Any) -> Revision:
-    return Revision(
-        held.revision,
-        held.created,
-        held.status,
-        held.reason,
-        held.model,
-        held.model_size,
-        held.release,
-    )
+    return Revision(**{name: getattr(held, name) for name in TOLD})
 
 
 def _closed(number: int) -> str:

@@ -74,11 +74,12 @@ class Learnware:
         space: the fields of the space of its specification; empty once withdrawn.
         method: how its specification was made.
         classes: what its specification calls its classes; none where that is not told.
+        inputs: height and width of the pictures it was described with; empty of other records.
         guarantee: the headline with its sentence; None where nothing is claimed.
         notes: of its specification.
         head: the YAML head of its card.
         text: the Markdown of its card.
-        history: every content, the newest first.
+        history: every content, the newest first; in a list the newest alone.
         withdrawn: when, ISO 8601, UTC; None where it was not.
         reason: why it was withdrawn.
     """
@@ -99,6 +100,7 @@ class Learnware:
     space: Mapping[str, Any] = field(default_factory=dict)
     method: str = ""
     classes: tuple[str, ...] = ()
+    inputs: str = ""
     guarantee: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
     head: Mapping[str, Any] = field(default_factory=dict)
@@ -136,6 +138,7 @@ class Learnware:
             "languages": list(self.languages),
             "task": self.task,
             "classes": list(self.classes),
+            "inputs": self.inputs,
             "created": self.created,
             "updated": self.updated,
             "revision": self.revision,

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tacit_dock.errors import RefusedError
+from tacit_dock.errors import RefusedError, UnavailableError
 
 NAME = "reserve"
 AGAIN_SECONDS = 600
+EDGE = 4096
 FULL = (errno.ENOSPC, errno.EDQUOT)
 # SQLITE_FULL, and SQLITE_IOERR_SHMSIZE where the index of its log cannot grow.
 SQLITE_FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
@@ -29,18 +30,19 @@ class FullError(RefusedError):
 
 
 @contextmanager
-def told_when_full() -> Iterator[None]:
-    """Turn the system's word for a full disk into the dock's.
+def told_of_disk() -> Iterator[None]:
+    """Turn the system's words for a disk that does not take or give into the dock's.
 
     Raises:
         FullError: the disk is full.
+        UnavailableError: it is gone, fails or is read-only.
     """
     try:
         yield
     except OSError as error:
         if error.errno in FULL:
             raise FullError from None
-        raise
+        raise UnavailableError(f"folder: {error.strerror}") from error
 
 
 def is_full(error: BaseException | None) -> bool:
@@ -61,8 +63,9 @@ class Reserve:
 
     def fill(self, size: int) -> bool:
         """Take room where there is some; return whether it is taken."""
-        if self._path.exists() and self._path.stat().st_size >= size:
-            return True
+        held = self._held()
+        if held is None or held >= size:
+            return held is not None
         partial = self._path.with_suffix(".partial")
         try:
             descriptor = os.open(partial, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
@@ -79,8 +82,18 @@ class Reserve:
 
     def give(self) -> bool:
         """Give the room back; return whether there was any."""
-        try:
-            self._path.unlink()
-        except FileNotFoundError:
+        if not self._held():
             return False
+        self._path.unlink()
         return True
+
+    def _held(self) -> int | None:
+        """Return how much room is taken; None where the file is not of zeros, and nobody's here."""
+        try:
+            with open(self._path, "rb") as stream:
+                start = stream.read(EDGE)
+                size = stream.seek(0, os.SEEK_END)
+                stream.seek(max(0, size - EDGE))
+                return None if (start + stream.read()).strip(b"\0") else size
+        except FileNotFoundError:
+            return 0

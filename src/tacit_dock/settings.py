@@ -57,6 +57,7 @@ class DockSettings:
         reserve: bytes that are kept free by a file, and given back where a withdrawal needs them.
         max_learnwares: learnwares that one developer may hold.
         max_bytes: bytes that one developer may hold.
+        max_revisions: contents that one learnware may have had.
         requests_per_minute: of one developer, or of one address without a token, in each process.
         concurrency: requests answered at a time; what comes beside them is told to come again.
         body_seconds: in which the body of a request must have arrived.
@@ -88,6 +89,7 @@ class DockSettings:
     reserve: int = 16 << 20
     max_learnwares: int = 1000
     max_bytes: int = 16 << 30
+    max_revisions: int = 100
     requests_per_minute: int = 600
     concurrency: int = 64
     body_seconds: float = 600.0
@@ -116,6 +118,7 @@ class DockSettings:
             "reserve",
             "max_learnwares",
             "max_bytes",
+            "max_revisions",
             "requests_per_minute",
             "concurrency",
             "least_speed",

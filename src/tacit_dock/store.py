@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
 from tacit_dock import reading
 from tacit_dock.blobs import Blobs
-from tacit_dock.database import CHANGE, Database
+from tacit_dock.database import Database
 from tacit_dock.deeds import OPERATOR, Deed, deeds, note
 from tacit_dock.identity import check_pair
 from tacit_dock.records import Filters, Learnware, LearnwarePage
 from tacit_dock.reserve import FullError, Reserve
-from tacit_dock.tables import meta_table, revision_table
+from tacit_dock.tables import revision_table
 from tacit_dock.tokens import Token, create_token, find_token, list_tokens, revoke_token
 from tacit_dock.upgrading import fill_in
 from tacit_dock.writing import Writer
@@ -23,6 +24,7 @@ from tacit_dock.writing import Writer
 DATABASE = "dock.sqlite"
 CONTENTS = ("specification", "model", "release")
 BATCH = 500
+Kept = TypeVar("Kept")
 # So many contents without a record are left by servers that were killed.
 FEW = 20
 
@@ -70,8 +72,9 @@ class DockStore:
         try:
             check_pair(self.blobs, self.database)
         except BaseException:
-            self.database.close()
+            self.database.discard() if self.database.is_new else self.database.close()
             raise
+        self._read: dict[str, tuple[int, Any]] = {}
         # what an operator has to look at, told by health
         self.trouble = ""
         self._writer = Writer(self.database, self.blobs)
@@ -126,14 +129,30 @@ class DockStore:
             return reading.matching(connection, filters, space)
 
     def spaces(self) -> list[dict[str, object]]:
-        """Return the spaces of listed learnwares: digest, fields, size and how many are in each."""
-        with self.database.reading() as connection:
-            return reading.spaces(connection)
+        """Return the fullest spaces of listed learnwares: digest, fields, how many are in each."""
+        return self._kept("spaces", reading.spaces)
+
+    def count(self) -> int:
+        """Return how many learnwares are listed."""
+        return self._kept("count", reading.count)
 
     def facets(self) -> dict[str, list[tuple[str, int]]]:
         """Return tags, modalities and developers of listed learnwares, the most frequent first."""
+        return self._kept("facets", reading.facets)
+
+    def _kept(self, name: str, read: Callable[[sa.Connection], Kept]) -> Kept:
+        """Return what is read of all records, once for every change."""
         with self.database.reading() as connection:
-            return reading.facets(connection)
+            newest = reading.newest_change(connection)
+            change, held = self._read.get(name, (-1, None))
+            found: Kept = read(connection) if change != newest else held
+            self._read[name] = (newest, found)
+            return found
+
+    def newest_change(self) -> int:
+        """Return the number of the newest change."""
+        with self.database.reading() as connection:
+            return reading.newest_change(connection)
 
     def changes(self, seen: int) -> tuple[int, list[tuple[str, str, str, str]]]:
         """Return the newest change, and (id, status, space, revision) of all changed since.
@@ -253,9 +272,7 @@ class DockStore:
 
     def health(self) -> dict[str, object]:
         """Return the newest change and which database answers: it was just asked."""
-        with self.database.reading() as connection:
-            query = sa.select(meta_table.c.value).where(meta_table.c.key == CHANGE)
-            change = int(connection.execute(query).scalar_one())
+        change = self.newest_change()
         kind = "SQLite" if self.database.is_sqlite else "PostgreSQL"
         told = {"status": "ok"} if not self.trouble else {"status": "degraded", "why": self.trouble}
         return {**told, "database": kind, "change": change}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from tacit.documents import dumps
 from tacit.specifications import Specification, specification_from_bytes
 from tacit_dock.blobs import Upload
 from tacit_dock.cards import Card, read_card
@@ -22,6 +23,8 @@ FILES = (*REQUIRED, "model", "release")
 # texts beside the files: the SHA-256 that the sender computed
 DIGESTS = ("specification_digest", "model_digest")
 LONGEST_HEADER, MOST_LAYERS = 1 << 20, 1000
+# All spaces are told in one answer.
+LONGEST_SPACE = 32 << 10
 
 
 @dataclass(frozen=True)
@@ -127,5 +130,9 @@ def read_submitted(content: bytes) -> Specification:
         raise RefusedError(422, text) from None
     if len(found.space.layers) > MOST_LAYERS:
         raise RefusedError(422, f"specification: expected at most {MOST_LAYERS} layers")
+    if len(dumps(asdict(found.space), ascii_only=True)) > LONGEST_SPACE:
+        raise RefusedError(
+            422, f"specification: expected a space that is told in {LONGEST_SPACE} bytes"
+        )
     check_texts("specification", found.manifest())
     return found

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import TEXT
 
-SCHEMA = "3"
+SCHEMA = "4"
+# in the place of the schema where the records are elsewhere by now
+MOVED = "moved to "
 # columns of revisions that a database of an older schema lacks
-ADDED = {"1": ("headline", "direction", "epsilon"), "2": ("epsilon",)}
+ADDED = {"1": ("headline", "direction", "epsilon"), "2": ("epsilon",), "3": ()}
 metadata = sa.MetaData()
 
 # "schema", and "change": the number of the newest change, whose row every writer locks first
@@ -61,8 +64,10 @@ tag_table = sa.Table(
 word_table = sa.Table(
     "dock_words",
     metadata,
-    sa.Column("word", sa.Text, primary_key=True),
-    sa.Column("learnware", sa.ForeignKey("dock_learnwares.number"), primary_key=True, index=True),
+    # in this order, so that whether one has a word that begins so is one look
+    sa.Column("learnware", sa.ForeignKey("dock_learnwares.number"), primary_key=True),
+    # compared code by code: in the order of a language "chess" need not follow "c"
+    sa.Column("word", sa.Text().with_variant(TEXT(collation="C"), "postgresql"), primary_key=True),
 )
 
 # append-only until a withdrawal empties the columns of content

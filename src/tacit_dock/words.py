@@ -45,8 +45,10 @@ def having_words(text: str) -> list[sa.ColumnElement[bool]]:
     """Return the conditions that a learnware has words that begin as every one of these does."""
     table = word_table.c
     return [
-        learnware_table.c.number.in_(
-            sa.select(table.learnware).where(table.word >= word, table.word < word + LAST)
+        sa.exists().where(
+            table.learnware == learnware_table.c.number,
+            table.word >= word,
+            table.word < word + LAST,
         )
         for word in list(dict.fromkeys(words_of(text)))[:MOST_ASKED]
     ]

@@ -130,6 +130,14 @@ class Writer:
                 raise RefusedError(412, f"this learnware is at revision {row.revision} by now")
             _check_new(connection, submission, identifier)
             _check_quota(connection, developer, submission.size, settings, more=0)
+            earlier = _headlines(connection, row.number)
+            if len(earlier) >= settings.max_revisions:
+                raise RefusedError(
+                    429,
+                    f"expected at most {settings.max_revisions} revisions of one learnware: "
+                    "withdraw it and submit another",
+                    retry_after=QUOTA_SECONDS,
+                )
             _keep(submission)
             moment = now()
             connection.execute(
@@ -137,7 +145,7 @@ class Writer:
                 .where(learnware_table.c.number == row.number)
                 .values(_columns(submission, change, moment))
             )
-            _insert(connection, row.number, submission, moment, _headlines(connection, row.number))
+            _insert(connection, row.number, submission, moment, earlier)
             revised = _answer(connection, identifier)
             note(connection, developer, "revise", learnware=identifier, detail=revised["revision"])
             return revised

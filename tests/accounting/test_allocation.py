@@ -29,6 +29,36 @@ def test_two_and_three_steps_are_nearly_exact_and_never_below(steps, noise, pair
     assert (found[seen] <= truths[seen] * (1 + tight)).all()
 
 
+def removed_in_two(noise, epsilon, points=20_001):
+    """E max((e^{dz − d²/2} + e^{dy − d²/2})/2 − γ, 0): evenly over z, and Φ over y."""
+    d, gamma = 1 / noise, math.exp(epsilon)
+    z = np.linspace(-10.0, 10.0 + 2 * d, points)
+    weights = np.exp(-z * z / 2) / math.sqrt(2 * math.pi) * (z[1] - z[0])
+    left = 2 * gamma - np.exp(d * z - d * d / 2)
+    start = np.where(left > 0, (np.log(np.maximum(left, 1e-300)) + d * d / 2) / d, -np.inf)
+    return float(weights @ (ndtr(d - start) - left * ndtr(-start))) / 2
+
+
+@pytest.mark.parametrize("noise", [0.3, 0.4, 0.5, 0.7, 1.0, 2.0])
+def test_two_steps_with_little_noise_have_no_cliff_at_small_deltas(noise):
+    """An added record is less than a removed one far out too, where a lattice holds no ratio."""
+    profile = random_allocation(noise, steps=2)
+    for epsilon in (2.0, 5.0, 7.0, 7.5, 8.0, 9.0, 10.0, 11.0):
+        truth = removed_in_two(noise, epsilon)
+        if truth > 1e-12:
+            assert truth * (1 - 1e-6) <= profile.delta(epsilon) <= truth * (1 + 2e-3)
+            if truth > 1e-6:
+                assert profile.delta(epsilon) <= truth * (1 + 2e-4)
+
+
+@pytest.mark.parametrize("steps", [2, 5, 20])
+def test_an_added_record_is_at_most_a_removed_one_far_out(steps):
+    for noise in (0.4, 0.5, 0.7):
+        profile = random_allocation(noise, steps=steps)
+        far = np.linspace(4.0, 15.0, 23)
+        assert (profile.backward(far) <= profile.forward(far)).all()
+
+
 def replaced_in_two(noise, epsilon, points=4001):
     """δ where one of two steps is drawn, by the even rule over the first and Φ over the second."""
     d = 1 / noise

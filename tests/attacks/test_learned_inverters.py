@@ -288,10 +288,10 @@ def test_bad_settings_are_named(model, stream, inverter):
     for given, words in [
         ({"kind": "sideways"}, "kind"),
         ({"length": 9}, "length: expected at most 8, got 9"),
-        ({"minutes": 1.0}, "steps: expected either steps or minutes"),
+        ({"minutes": 1.0}, "steps: expected this or minutes, got both"),
         ({"kind": "forward", "shortest": 1}, "shortest"),
         ({"release": 3}, "release: expected a StateRelease"),
-        ({"depth": 3}, "depth: expected a field of a schedule"),
+        ({"shape": 3}, "shape: expected a NetworkShape, got int"),
     ]:
         with pytest.raises(ValueError, match=words):
             trained(model, stream, **given)

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tacit.classifiers import ClassifierRelease
 from tacit.cli.console import command_line
 from tacit.ledger import Ledger
+from tacit.releases import load
 from tests.cli_runner import Tacit, refused
 
 BOUND = "0.3"
+
+
+def embedded(page: str) -> Any:
+    """The release in the JSON of a page."""
+    found = re.search(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
 
 
 @pytest.fixture
@@ -35,18 +44,17 @@ def test_a_release_is_stored_shown_and_gated(data: Path, tmp_path: Path, tacit: 
         *("--json", out, "--report", page, "--ledger", book, "--secret", "inputs"),
     )
     assert done.code == 0, done.err
-    content = json.loads(out.read_text(encoding="utf-8"))
-    release = ClassifierRelease.from_dict(
-        {name: value for name, value in content.items() if name != "provenance"}
-    )
-    assert release.logits.shape == (2, 3)
-    assert release.identification.success <= float(BOUND)
-    assert Ledger(book).spent("inputs").nats >= 2 * release.guarantee.nats
+    release = load(out)
+    assert release.kind == "classifier"
+    assert release.details.logits.shape == (2, 3)
+    assert release.membership.success <= float(BOUND)
+    assert Ledger(book).spent("inputs").nats >= 2 * release.information
     text = page.read_text(encoding="utf-8")
     assert "the queried input" in text
     assert "the label of the queried input" in text
     shown = tacit("show", out).out.splitlines()
-    assert len(shown) <= 10
+    # the verdict and further numbers aside
+    assert len([row for row in shown[1:] if not row.startswith(" ")]) <= 10
     assert any("accuracy" in row for row in shown)
     assert tacit("gate", out, "--max-success", "1").code == 0
     assert tacit("gate", out, "--max-success", BOUND).code == 1  # the label is guessed more often
@@ -85,8 +93,12 @@ def test_a_certificate_holds_what_is_public(data: Path, tmp_path: Path, tacit: T
     assert "the queried input from its row alone" in text
     assert "All 2 rows tell at most" in text
     assert "row 2, logit[2]" in text.replace("<wbr>", "")
-    for word in ("accuracy_", '"fano"', '"seed"', "--inputs", '"design"', '"pool_size"'):
-        assert word not in text, word
+    published = embedded(text)
+    for name in ("design", "accuracy_clean", "fano", "output_variance"):
+        assert published["details"][name] is None, name
+    for name in ("attacks", "use", "remarks", "provenance", "seed"):
+        assert not published[name], name
+    assert "--inputs" not in text
     refused(
         tacit("classifier", data, "--mi-budget", "1", "--seed", "1", "--certificate", page),
         "--certificate: expected no --seed",
@@ -102,8 +114,9 @@ def test_a_long_list_is_in_the_json_of_its_certificate(
     np.savetxt(data, table, delimiter=",", header="a,b,c", comments="")
     assert tacit("classifier", data, "--mi-budget", "1", "--certificate", page).code == 0
     text = page.read_text(encoding="utf-8")
-    assert "They are in the JSON of this page" in text
+    assert "It is in the JSON of this page" in text
     assert text.count("row 1, logit") == 0
+    assert np.shape(embedded(text)["details"]["logits"]) == (90, 3)
 
 
 @pytest.mark.parametrize("given", [["--inputs", "3,5"], ["--inputs=3,5"]])

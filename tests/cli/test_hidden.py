@@ -41,7 +41,7 @@ def test_an_audit_writes_a_report_and_strict_json(
     assert done.code == 0, done.err
     content = json.loads(done.out)
     assert content["kind"] == "hidden-audit"
-    assert len(content["points"]) == (tmp_path / "p.jsonl").read_text().count("\n")
+    assert len(content["details"]["points"]) == (tmp_path / "p.jsonl").read_text().count("\n")
     page = report.read_text(encoding="utf-8")
     assert "<h1>Store" in page
     assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
@@ -138,14 +138,15 @@ def test_an_audit_of_the_users_own_prompts(tacit: Tacit, own: tuple[str, ...]) -
     assert done.code == 0, done.err
     content = json.loads(done.out)
     # a fifth of the distinct prompts is held out, and the others are the bank
-    bank, measured = content["points"][0]["bank"], content["points"][0]["prompts"]
+    point = content["details"]["points"][0]
+    bank, measured = point["bank"], point["prompts"]
     assert measured == (bank + measured) // 5
     assert 200 < bank + measured <= 260
-    assert content["points"][0]["kl"][0] > 0
-    assert content["length"] == 7
-    assert content["calibration"] <= 400
-    assert set(content["points"][0]) >= {"kl_median", "kl_95", "jensen_shannon", "top5"}
-    assert {use["name"] for use in content["form"]["use"]} >= {"agreement", "top5", "kl"}
+    assert point["kl"]["value"] > 0
+    assert content["details"]["length"] == 7
+    assert content["details"]["calibration"] <= 400
+    assert set(point) >= {"kl_median", "kl_95", "jensen_shannon", "top5"}
+    assert {use["name"] for use in content["use"]} >= {"agreement", "top5", "kl"}
     said = " ".join(done.err.split())
     assert "Jensen–Shannon" in said
     assert f"on {measured} held-out prompts" in said
@@ -172,9 +173,12 @@ def test_columns_beside_the_prompts_are_guessed_and_gains_are_limited(
     done = tacit(*asked, *both, "--max-gain", "1")
     assert done.code == 0, done.err
     content = json.loads(done.out)
-    assert content["recommendation"]["wish"]["max_gain"] == 1
-    assert content["recommendation"]["point"] is not None
-    for guesses in (content["clean"], *(point["guesses"] for point in content["points"])):
+    assert content["details"]["wish"]["max_gain"] == 1
+    assert content["method"] != "none recommended"
+    for guesses in (
+        content["details"]["clean"],
+        *(point["guesses"] for point in content["details"]["points"]),
+    ):
         found = {(guess["task"], guess["weighed"]): guess for guess in guesses}
         for column in ("row", "size", "end"):
             assert {(column, True), (column, False)} <= set(found)
@@ -185,10 +189,10 @@ def test_columns_beside_the_prompts_are_guessed_and_gains_are_limited(
     alone = tacit(*asked, "--attributes", tables["own"], "--max-gain", "0.001")
     assert alone.code == 0, alone.err
     content = json.loads(alone.out)
-    tasks = [(guess["task"], guess["weighed"]) for guess in content["clean"]]
+    tasks = [(guess["task"], guess["weighed"]) for guess in content["details"]["clean"]]
     assert ("end", False) in tasks
     assert ("end", True) not in tasks
-    assert content["recommendation"]["point"] is None
+    assert content["method"] == "none recommended"
     assert "read off the bank alone" in alone.err
     assert "by more than 0.1% points" in " ".join(alone.err.split())
 
@@ -300,9 +304,9 @@ def test_a_prompt_that_is_too_long_is_cut_and_the_others_are_measured(
         ),
         (("hidden", "release", "--layer", "1", "--out", "no/such/folder"), ("--out",)),
         (("hidden", "attack", "missing.safetensors", "--layer", "1"), ("missing",)),
-        (("audit", "model", "--layer", "1", "--max-attack", "nan"), ("max_attack",)),
-        (("audit", "model", "--layer", "1", "--protocol", "C"), ("protocol",)),
-        (("audit", "model", "--layer", "1", "--max-gain", "0"), ("max_gain",)),
+        (("audit", "model", "--layer", "1", "--max-attack", "nan"), ("--max-attack",)),
+        (("audit", "model", "--layer", "1", "--protocol", "C"), ("--protocol",)),
+        (("audit", "model", "--layer", "1", "--max-gain", "0"), ("--max-gain",)),
         (
             ("audit", "model", "--layer", "1", "--attributes", __file__),
             ("--attributes", "beside --prompts"),

@@ -96,20 +96,20 @@ def test_what_is_new_or_of_another_name_may_be_written(place: Path) -> None:
     [json.dumps([{"model": "m"}]), '{"key": "mine"}', "a text", TEXT + "more", '{"key": "0123"}'],
 )
 def test_a_file_that_is_no_table_of_points_is_left_as_it_is(tmp_path: Path, content: str) -> None:
-    from tacit.hidden_states.audit.points import Table
+    from tacit.hidden_states.audit.points import PointTable
 
     path = tmp_path / "week.json"
     path.write_text(content)
     with pytest.raises(ValueError, match="out: "):
-        Table(path)
+        PointTable(path)
     assert path.read_text() == content
 
 
 @pytest.mark.parametrize("cut", ["{", '{"ke', '{"key": "0a', '{"key": "%s", "mod' % ("0" * 24)])
 def test_a_line_that_was_cut_off_is_dropped(tmp_path: Path, cut: str) -> None:
-    from tacit.hidden_states.audit.points import Table
+    from tacit.hidden_states.audit.points import PointTable
 
     path = tmp_path / "points.jsonl"
     path.write_text(cut)
-    assert len(Table(path)) == 0
+    assert len(PointTable(path)) == 0
     assert path.read_text() == ""

@@ -22,7 +22,7 @@ def commands() -> Iterator[tuple[str, list[str]]]:
         context = typer.Context(command, info_name=command.name, parent=above)
         if hasattr(command, "commands"):
             # those that are imported when they are asked for, and the one that is not named
-            for name in {*command.list_commands(context), *command.commands}:
+            for name in sorted({*command.list_commands(context), *command.commands}):
                 pending.append(((*path, name), command.get_command(context, name), context))
         if not hasattr(command, "commands"):
             options = [p for p in command.params if p.param_type_name == "option"]

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch")
 
 from tacit import Ledger
-from tacit.gate import check_release
+from tacit.gate import Policy, check_release
 from tacit.specifications import read_specification
 from tests.cli_runner import refused
 
@@ -49,17 +49,19 @@ def test_a_task_finds_its_model(tacit, pictures, tmp_path):
                  "--secret", "bars", "--json", tmp_path / "whole.json")  # fmt: skip
     assert made.code == 0, made
     assert "ε = 4, δ = 1e-05" in made.out
+    assert "what may be published is model.safetensors and model.json" in " ".join(made.out.split())
     assert Ledger(book).spent("bars").gaussian["replace one record"] > 0
     beside = json.loads((tmp_path / "model.json").read_text())
-    assert check_release(beside, max_success=0.99).passed
-    assert (
-        beside["specification"]
-        == json.loads((tmp_path / "whole.json").read_text())["specification"]
-    )
+    assert check_release(beside, Policy(max_success=0.99)).passed
+    whole = json.loads((tmp_path / "whole.json").read_text())
+    assert beside["details"] == whole["details"]
+    assert whole["provenance"]["data_rows"] == COUNT
+    assert beside["provenance"] is None
     for name, classes in (("task", "across,down"), ("turned", "down,across")):
         bare = tacit("specification", "make", pictures, "--classes", classes, "-o", files[name],
                      "--labels", "numbers", "--task", "--no-noise")  # fmt: skip
         assert bare.code == 0, bare
+        assert "none of it may be published" in " ".join(bare.out.split())
     shown = tacit("specification", "show", files["model"], "--json", "-")
     told = json.loads(shown.out)
     assert told["revision"] == read_specification(files["model"]).revision
@@ -89,6 +91,7 @@ def test_a_dry_run_writes_nothing(tacit, pictures, tmp_path):
                  "--dry-run")  # fmt: skip
     assert made.code == 0, made
     assert "in each of 48 numbers" in made.out
+    assert "one deviation of the noise is" in made.out
     assert not place.exists()
 
 
@@ -99,7 +102,7 @@ def test_a_seed_is_told_of(tacit, pictures, tmp_path):
     assert made.code == 0
     assert read_specification(place).guarantees == ()
     assert not check_release(
-        json.loads(place.with_suffix(".json").read_text()), max_success=1
+        json.loads(place.with_suffix(".json").read_text()), Policy(max_success=1)
     ).passed
 
 
@@ -110,12 +113,12 @@ MAKE = {"--classes": "2", "--epsilon": "1", "-o": "out.safetensors"}
     ("changes", "parts"),
     [
         ({"--classes": None}, ["classes: "]),
-        ({"--classes": "1"}, ["classes: "]),
+        ({"--classes": "1"}, ["--classes: "]),
         ({"--classes": "1,2"}, ["model_or_labels", "record 0"]),
-        ({"--epsilon": None}, ["epsilon: "]),
-        ({"--epsilon": "0"}, ["epsilon: "]),
-        ({"--epsilon": "nan"}, ["epsilon: "]),
-        ({"--delta": "1"}, ["delta: "]),
+        ({"--epsilon": None}, ["--epsilon: "]),
+        ({"--epsilon": "0"}, ["--epsilon: "]),
+        ({"--epsilon": "nan"}, ["--epsilon: "]),
+        ({"--delta": "1"}, ["--delta: "]),
         ({"-o": "out.bin"}, ["--output", ".safetensors"]),
         ({"-o": "-"}, ["--output"]),
         ({"-o": "nowhere/out.safetensors"}, ["--output"]),
@@ -124,9 +127,15 @@ MAKE = {"--classes": "2", "--epsilon": "1", "-o": "out.safetensors"}
         ({"--labels": "inputs"}, ["model_or_labels: "]),
         ({"--backbone": "tacit/large"}, ["tacit/large"]),
         ({"--backbone": "tacit/small"}, ["data: expected"]),
-        ({"--objective": "both"}, ["objective: "]),
-        ({"--targets": "outputs"}, ["targets: "]),
+        ({"--objective": "both"}, ["--objective: "]),
+        ({"--targets": "outputs"}, ["--targets: "]),
+        ({"--objective": "scatter", "--steps": "2"}, ["--steps: --objective scatter has none"]),
+        ({"--steps": "0"}, ["--steps: "]),
+        ({"--clip": "0"}, ["--clip: "]),
+        ({"--all-numbers": ""}, ["clip: expected a length chosen without looking"]),
+        ({"--rank": "2"}, ["--rank", "--all-numbers"]),
         ({"--secret": "bars"}, ["--secret"]),
+        ({"--ledger": "book.db"}, ["--secret: expected the name"]),
         ({"--seed": "-1"}, ["--seed"]),
         ({"--json": "out.json"}, ["--json"]),
         ({"--no-noise": ""}, ["--epsilon"]),
@@ -177,3 +186,24 @@ def test_other_spaces_are_refused_by_name(tacit, pictures, tmp_path):
                      *more)  # fmt: skip
         assert made.code == 0
     refused(tacit("specification", "compare", *places), "models: ", "subspace")
+
+
+def test_pictures_of_another_scale_say_theirs(tacit, tmp_path):
+    datasets = pytest.importorskip("sklearn.datasets")
+    digits = datasets.load_digits()
+    place = tmp_path / "digits.npz"
+    np.savez(place, inputs=digits.images[:100], labels=digits.target[:100])
+    np.savez(tmp_path / "unit.npz", inputs=digits.images[:100] / 16, labels=digits.target[:100])
+    make = ("specification", "make", "--classes", "10", "--no-noise", "-o")
+    refused(tacit(*make, tmp_path / "a.safetensors", place), "data: ", "--max-pixel")
+    refused(tacit(*make, tmp_path / "a.safetensors", place, "--max-pixel", "0"), "--max-pixel")
+    refused(tacit(*make, tmp_path / "a.safetensors", place, "--max-pixel", "12"), "data: ")
+    assert not (tmp_path / "a.safetensors").exists()
+    assert tacit(*make, tmp_path / "a.safetensors", place, "--max-pixel", "16").code == 0
+    assert tacit(*make, tmp_path / "b.safetensors", tmp_path / "unit.npz").code == 0
+    one, other = (read_specification(tmp_path / f"{name}.safetensors") for name in "ab")
+    assert one.inputs == "8 × 8"
+    np.testing.assert_array_equal(one.vector, other.vector)
+    table = tmp_path / "notes.csv"
+    table.write_text("inputs,labels\na,0\nb,1\n")
+    refused(tacit(*make, tmp_path / "c.safetensors", table, "--max-pixel", "16"), "--max-pixel")

@@ -14,13 +14,14 @@ from fastapi.testclient import TestClient
 
 from tacit.documents import dumps
 from tacit.guarantees.base import Guarantee
-from tacit.specifications import Space, Specification, SpecificationRelease
-from tacit.specifications.release import BARE, PROTECTED, certified
-from tacit.specifications.schedule import Schedule
+from tacit.releases import Release
+from tacit.specifications import CertifiedSpecification, Specification, SpecificationSpace
+from tacit.specifications.release import KIND, SECRET, bare_note, certified, notes_of
+from tacit.specifications.schedule import StepSchedule
 from tacit_dock import DockSettings, DockStore, create_application, examine
 from tacit_dock.blobs import Upload
 
-SPACE = Space(
+SPACE = SpecificationSpace(
     backbone="sha256:0",
     layers=("fc",),
     shapes=((16, 2),),
@@ -38,13 +39,13 @@ def specification(
     seed: int,
     kind: str = "model",
     *,
-    space: Space = SPACE,
+    space: SpecificationSpace = SPACE,
     guarantees: tuple[Guarantee, ...] = PRIVATE,
     noise: float = 0.0,
 ) -> Specification:
     """Return the direction of a seed, with noise where it is asked for."""
     source = np.random.default_rng(seed)
-    notes = (PROTECTED,) if guarantees else (BARE,)
+    notes = notes_of(MU if guarantees else math.inf, space.output, StepSchedule())
     factors = {
         name: source.normal(size=shape)
         for name, shape in zip(space.layers, space.shapes, strict=True)
@@ -62,28 +63,38 @@ def specification(
     )
 
 
-def release(made: Specification, **changes: Any) -> SpecificationRelease:
-    """Return the release that a specification comes with."""
+def release(made: Specification, **changes: Any) -> Release[CertifiedSpecification]:
+    """Return the release that a specification comes with; details and fields may be others."""
     bare = not made.guarantees
+    own = CertifiedSpecification.__dataclass_fields__
+    details = CertifiedSpecification(
+        **{
+            "specification": made,
+            "backbone": "tacit/vision",
+            "records": 100,
+            "classes": 2,
+            "mu": math.inf if bare else MU,
+            "delta": 1e-5,
+            "targets": "labels",
+            "schedule": StepSchedule(),
+            **{name: value for name, value in changes.items() if name in own},
+        }
+    )
     fields = {
+        "kind": KIND,
         "title": "A specification",
-        "specification": made,
-        "backbone": "tacit/vision",
-        "records": 100,
-        "classes": 2,
-        "mu": math.inf if bare else MU,
-        "delta": 1e-5,
-        "targets": "labels",
-        "schedule": Schedule(),
+        "secret": SECRET,
+        "method": made.method,
         "guarantees": made.guarantees,
-        "attacks": (),
-        "use": (),
-        "notes": made.notes,
+        "details": details,
         "reproducible": False,
-        "seed": None,
+        "withheld": bare_note(made.space.output) if bare else "",
+        "digests": details.digests,
+        "notes": made.notes,
         "created": CREATED,
+        **{name: value for name, value in changes.items() if name not in own},
     }
-    return SpecificationRelease(**{**fields, **changes})
+    return Release(**fields)
 
 
 def card(

@@ -83,12 +83,15 @@ def test_filter(page):
 
 
 def test_upload_and_withdraw(page, served, tmp_path):
-    specification(9).save(tmp_path / "made.safetensors")
+    made = specification(9)
+    made.save(tmp_path / "made.safetensors")
+    (tmp_path / "made.json").write_bytes(files(made)["release"])
     (tmp_path / "card.md").write_bytes(card("Uploaded"))
     page.goto("/submit")
     page.fill("#token", served.token)
     page.set_input_files("#specification", tmp_path / "made.safetensors")
     page.set_input_files("#card", tmp_path / "card.md")
+    page.set_input_files("#release", tmp_path / "made.json")
     page.get_by_role("button", name="Submit").click()
     assert page.locator("h1").inner_text() == "Uploaded"
     page.get_by_role("link", name="Withdraw it").click()

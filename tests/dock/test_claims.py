@@ -11,14 +11,17 @@ import pytest
 from scipy.special import log_ndtr, ndtr
 
 from tacit.guarantees import GaussianDP
+from tacit.measured import Interval
+from tacit.releases import Provenance, Use
 from tacit.specifications import Specification
 from tacit.specifications.release import certified
-from tacit.specifications.schedule import Schedule
+from tacit.specifications.schedule import StepSchedule
 from tacit_dock import AdmissionPolicy, DockStore, RefusedError
 from tacit_dock.claims import DELTA, decide, headline
 from tests.dock.learnwares import SPACE, card, files, is_problem, keep, release, specification
 
 MADE = specification(1)
+USE = Use(name="top-1", unit="share", better="higher", measured=Interval(0.9, 0.6, 1.0, 0.95))
 
 
 def written(held: Any) -> bytes:
@@ -34,6 +37,21 @@ def changed(made: Specification, **fields: Any) -> Specification:
 def test_a_release_that_agrees_is_taken(dock):
     assert decide(MADE, written(release(MADE)), AdmissionPolicy()).status == "listed"
     assert dock.submit(files(MADE)).status_code == 201
+
+
+def test_what_is_the_holders_of_a_release_is_not_taken(dock):
+    told = release(MADE)
+    whole = replace(told, provenance=Provenance(command="make", data_fingerprint="sha256:0"))
+    for held in (whole, replace(told, use=(USE,)), replace(told, remarks=("of the records",))):
+        refused = dock.submit({**files(MADE), "release": written(held)})
+        is_problem(refused, 422, "what may be published of it alone")
+    assert dock.submit({**files(MADE), "release": written(told)}).status_code == 201
+
+
+@pytest.mark.parametrize("content", ["a path", ["a list"], {"kind": "training"}, None, 3])
+def test_what_is_no_release_of_a_specification_is_not_looked_at(content):
+    with pytest.raises(RefusedError, match="expected that of a specification"):
+        decide(MADE, json.dumps(content).encode(), AdmissionPolicy())
 
 
 def test_a_guarantee_without_its_release_is_refused(dock):
@@ -53,7 +71,7 @@ def test_a_guarantee_without_its_release_is_refused(dock):
         ({"reproducible": True, "seed": 7}, "a seed can repeat|guarantees of this release"),
         ({"specification": specification(2)}, "holds another"),
         ({"targets": "independent"}, "what the noise certifies"),
-        ({"schedule": Schedule(steps=3)}, "what the noise certifies"),
+        ({"schedule": StepSchedule(steps=3)}, "what the noise certifies"),
         ({"notes": (*MADE.notes, "CHECKED AND CONFIRMED")}, "notes"),
     ],
 )
@@ -115,7 +133,7 @@ def test_a_manifest_holds_no_more_guarantees_than_a_release_gives():
 
 def test_accounting_that_takes_long_is_not_begun():
     content = release(MADE).to_dict()
-    content["schedule"] = {"steps": 10**9, "sampling_rate": 1e-4, "step_size": 0.05}
+    content["details"]["schedule"] = {"steps": 10**9, "sampling_rate": 1e-4, "step_size": 0.05}
     with pytest.raises(RefusedError, match="at most 10000 steps"):
         decide(MADE, json.dumps(content).encode(), AdmissionPolicy())
 
@@ -154,7 +172,7 @@ def test_nothing_is_worked_out_when_it_is_read(dock, monkeypatch):
     def worked_out(*_: Any) -> Any:
         raise AssertionError("a reader made the dock work out a guarantee")
 
-    monkeypatch.setattr(Schedule, "profile", worked_out)
+    monkeypatch.setattr(StepSchedule, "profile", worked_out)
     monkeypatch.setattr(GaussianDP, "approximate", worked_out)
     told = dock.client.get(f"/v1/learnwares/{found['id']}").json()["guarantee"]
     assert told == found["guarantee"] == json.loads(json.dumps(headline_of_made))

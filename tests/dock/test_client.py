@@ -9,11 +9,20 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from tacit.specifications import SpecificationRelease
+from tacit.releases import load
 from tacit_dock import DockClient, DockError
 from tests.cli_runner import in_process, refused
 from tests.dock.learnwares import card, files, keep, release, specification, weights
 from tests.dock.running import running
+
+HUB = """---
+license: mit
+pipeline_tag: image-classification
+---
+# digits-net
+
+Two layers.
+"""
 
 
 @pytest.fixture
@@ -46,8 +55,7 @@ def test_a_learnware_is_submitted_found_fetched_and_withdrawn(served, tmp_path):
         assert fetched.model.read_bytes() == weights()
         assert "title" in (tmp_path / "fetched" / "card.md").read_text("utf-8")
         claimed = tmp_path / "fetched" / "release.json"
-        held = SpecificationRelease.from_dict(json.loads(claimed.read_text()))
-        assert held.specification.revision == told["revision"]
+        assert load(claimed).details.specification.revision == told["revision"]
         with pytest.raises(ValueError, match="exists already"):
             dock.fetch(told["id"], tmp_path / "fetched")
         dock.withdraw(told["id"], "replaced")
@@ -57,6 +65,42 @@ def test_a_learnware_is_submitted_found_fetched_and_withdrawn(served, tmp_path):
         with pytest.raises(DockError, match="replaced") as gone:
             dock.show(told["id"])
         assert gone.value.status == 410
+
+
+def test_a_folder_is_submitted_as_it_is_and_as_it_was_fetched(
+    served, tmp_path, capsys, monkeypatch
+):
+    tacit = in_process(capsys)
+    folder = tmp_path / "model"
+    folder.mkdir()
+    monkeypatch.setenv("TACIT_DOCK_URL", served.url)
+    monkeypatch.setenv("TACIT_DOCK_TOKEN", served.token)
+    refused(tacit("dock", "submit", folder), "specification: expected specification.safetensors")
+    written(folder).rename(folder / "specification.safetensors")
+    (folder / "card.md").unlink()
+    refused(tacit("dock", "submit", folder), "card: expected README.md or card.md")
+    refused(tacit("dock", "submit", folder / "specification.safetensors"), "card: expected a file")
+    (folder / "release.json").rename(folder / "specification.json")
+    (folder / "README.md").write_text(HUB)
+    (folder / "model.safetensors").write_bytes(weights())
+    (folder / "config.json").write_text("{}")
+    aimed = tacit("dock", "submit", folder, "--json", folder / "README.md", "--force")
+    refused(aimed, "--json")
+    assert (folder / "README.md").read_text() == HUB
+    done = tacit("dock", "submit", folder)
+    assert done.code == 0, done
+    sent = "specification.safetensors, README.md, model.safetensors, specification.json"
+    assert sent in " ".join(done.out.split())
+    (made,) = served.store.learnwares().items
+    assert (made.title, made.license, made.task) == ("digits-net", "mit", "image-classification")
+    assert made.guarantee is not None
+    with DockClient(served.url, served.token) as dock:
+        back = dock.fetch(made.id, tmp_path / "back")
+        assert back.model.read_bytes() == weights()
+        dock.withdraw(made.id)
+        again = dock.submit(tmp_path / "back")
+        assert again["revision"] == made.revision
+        assert dock.show(again["id"])["title"] == "digits-net"
 
 
 def test_every_page_of_a_list_is_asked_for(served):
@@ -184,6 +228,19 @@ def test_what_may_not_be_published_is_not_sent(served, tmp_path, capsys, monkeyp
     refused(tacit("dock", "search", tmp_path / "bare.safetensors"), "task", "read back")
     with DockClient("http://127.0.0.1:1") as dock, pytest.raises(ValueError, match="unprotected"):
         dock.search(bare)
+    model = specification(1, guarantees=())
+    model.save(tmp_path / "model.safetensors")
+    (tmp_path / "card.md").write_bytes(card())
+    refused(
+        tacit("dock", "submit", tmp_path / "model.safetensors", tmp_path / "card.md"),
+        "specification", "read back",
+    )  # fmt: skip
+    # this dock does not take it, which it says once it was sent
+    with (
+        DockClient(served.url, served.token) as dock,
+        pytest.raises(DockError, match="no guarantee is claimed"),
+    ):
+        dock.submit(model, tmp_path / "card.md", unprotected=True)
     with DockClient(served.url) as dock:
         assert dock.search(bare, unprotected=True)["items"] == []
     monkeypatch.setenv("TACIT_DOCK_URL", served.url)

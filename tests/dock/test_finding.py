@@ -159,14 +159,20 @@ def test_what_a_card_said_before_finds_nothing(tmp_path):
             assert b"oboes" not in content, path
 
 
-def test_a_database_of_the_schema_before_is_filled_in(tmp_path):
+@pytest.mark.parametrize("schema", ["2", "3"])
+def test_a_database_of_the_schema_before_is_filled_in(tmp_path, schema):
     with DockStore(tmp_path) as store:
         keep(store, {**files(specification(1)), "card": HUB})
     with sqlite3.connect(tmp_path / "dock.sqlite") as raw:
         raw.execute("DROP TABLE dock_words")
-        raw.execute("DELETE FROM dock_tags WHERE tag LIKE '%=%'")
-        raw.execute("ALTER TABLE dock_revisions DROP COLUMN epsilon")
-        raw.execute("UPDATE dock_meta SET value = '2' WHERE key = 'schema'")
+        if schema == "2":
+            raw.execute("DELETE FROM dock_tags WHERE tag LIKE '%=%'")
+            raw.execute("ALTER TABLE dock_revisions DROP COLUMN epsilon")
+        else:
+            columns = "word TEXT, learnware INTEGER, PRIMARY KEY (word, learnware)"
+            raw.execute(f"CREATE TABLE dock_words ({columns})")
+            raw.execute("INSERT INTO dock_words VALUES ('zwiebel', 1)")
+        raw.execute(f"UPDATE dock_meta SET value = '{schema}' WHERE key = 'schema'")
     raw.close()
     with DockStore(tmp_path) as store:
         for filters in (Filters(words="zwiebel"), Filters(license="apache-2.0"),
@@ -222,9 +228,26 @@ def test_names_do_not_matter_where_classes_are_pulled_apart(dock):
     assert (found["items"][0]["shared"], found["notes"]) == (None, [])
 
 
+def test_pictures_of_another_size_are_said(dock):
+    sized = {size: replace(specification(1, "task"), inputs=size) for size in ("8 × 8", "28 × 28")}
+    dock.submit(files(replace(specification(1), inputs="28 × 28")))
+    dock.submit(files(specification(2)))
+    found = dock.search(sized["8 × 8"]).json()
+    assert [item["inputs"] for item in found["items"]] == ["28 × 28", ""]
+    (note,) = found["notes"]
+    assert "8 × 8; the most similar model was described with pictures of 28 × 28" in note
+    assert dock.search(sized["28 × 28"]).json()["notes"] == []
+    assert dock.search(specification(1, "task")).json()["notes"] == []
+    body = {"specification": ("t", sized["8 × 8"].to_bytes())}
+    assert note in dock.client.post("/search", files=body).text
+
+
 def test_a_file_without_names_is_read_as_before():
     held = specification(1)
-    assert "classes" not in held.manifest()
+    assert not {"classes", "inputs"} & set(held.manifest())
+    with pytest.raises(ValueError, match="inputs: expected at most 100"):
+        replace(held, inputs="x" * 101)
+    assert specification_from_bytes(replace(held, inputs="8 × 8").to_bytes()).inputs == "8 × 8"
     with pytest.raises(ValueError, match="classes: expected every name once"):
         replace(held, classes=("a", "a"))
     again = specification_from_bytes(replace(held, classes=("b", "a")).to_bytes())

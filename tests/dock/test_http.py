@@ -193,6 +193,6 @@ def test_what_was_claimed_is_what_a_reader_gates(tacit: Tacit, tmp_path: Path) -
     claimed.write_bytes(content)
     assert tacit("gate", claimed, "--max-success", ".99").code == 0
     told = json.loads(content)
-    told["mu"] /= 2
+    told["details"]["mu"] /= 2
     claimed.write_text(json.dumps(told))
     assert tacit("gate", claimed, "--max-success", ".99").code != 0

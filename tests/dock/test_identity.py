@@ -12,6 +12,7 @@ import pytest
 
 from tacit_dock import DockStore
 from tacit_dock.blobs import TRASH_SECONDS
+from tacit_dock.examples import Example, keep_example
 from tests.dock.learnwares import dock, files, keep, specification, weights
 
 MANY = 30
@@ -32,6 +33,7 @@ def test_a_new_database_beside_contents_is_refused_and_nothing_is_deleted(tmp_pa
     with pytest.raises(ValueError, match="holds contents of a dock"):
         DockStore(tmp_path / "dock", str(tmp_path / "new.sqlite"))
     assert contents(tmp_path / "dock") == before
+    assert list(tmp_path.glob("new.sqlite*")) == []
     with dock(tmp_path / "dock") as found:
         assert len(found.client.get("/v1/learnwares").json()["items"]) == MANY
         assert found.client.get("/v1/health").json()["status"] == "ok"
@@ -100,6 +102,22 @@ def test_a_few_contents_without_a_record_are_in_the_trash_for_some_days(tmp_path
         assert not left.exists()
 
 
+def test_what_a_dock_did_not_put_there_stays(tmp_path: Path) -> None:
+    """A folder of somebody's own, of which some names are those that a dock uses."""
+    old = time.time() - 10 * TRASH_SECONDS
+    mine = [tmp_path / name for name in ("trash/letter", "incoming/notes.txt", "reserve")]
+    for path in mine:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"mine")
+        os.utime(path, (old, old))
+    with dock(tmp_path) as found:
+        gone = found.submit(files(specification(1)))
+        found.client.delete(gone.headers["location"], headers=found.headers())
+        assert not found.store.reserve.fill(1000)
+        assert not found.store.reserve.give()
+    assert {path.read_bytes() for path in mine} == {b"mine"}
+
+
 def test_a_withdrawal_leaves_nothing_on_the_disk(tmp_path: Path) -> None:
     secret = b"a sentence of the card that is nowhere else"
     with DockStore(tmp_path / "dock") as store:
@@ -122,9 +140,21 @@ def test_nobody_else_reads_what_a_dock_keeps(tmp_path: Path) -> None:
     try:
         with DockStore(tmp_path / "dock") as store:
             keep(store, files(specification(1), model=weights()))
+            store.reserve.fill(1000)
+            upload = store.blobs.upload("model", 1000)
+            keep_example(store, Example("one", "One", specification(1, "task").to_bytes()))
             for path in [tmp_path / "dock", *(tmp_path / "dock").rglob("*")]:
                 mode = stat.S_IMODE(path.stat().st_mode)
-                inside = any(part in ("blobs", "incoming") for part in path.parts)
-                assert inside or mode & 0o077 == 0, (path, oct(mode))
+                assert mode == (0o700 if path.is_dir() else 0o600), (path, oct(mode))
+            upload.discard()
     finally:
         os.umask(before)
+
+
+def test_what_was_open_to_others_is_closed_at_the_next_start(tmp_path: Path) -> None:
+    filled(tmp_path / "dock", 2)
+    ours = [tmp_path / "dock" / name for name in ("blobs", "incoming", "dock.sqlite")]
+    for path in ours:
+        path.chmod(0o755)
+    with DockStore(tmp_path / "dock"):
+        assert {stat.S_IMODE(path.stat().st_mode) for path in ours} <= {0o700, 0o600}

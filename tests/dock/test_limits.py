@@ -8,16 +8,26 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import httpx
 import pytest
 
-from tacit.specifications import Space
+from tacit.specifications import SpecificationSpace
 from tacit_dock import DockSettings, DockStore, RefusedError, create_application
 from tacit_dock.api.rates import Rates
 from tacit_dock.records import Filters
 from tacit_dock.search import index as indexing
-from tests.dock.learnwares import OCTETS, files, is_problem, keep, specification, weights
+from tests.dock.learnwares import (
+    OCTETS,
+    SPACE,
+    card,
+    files,
+    is_problem,
+    keep,
+    specification,
+    weights,
+)
 from tests.dock.learnwares import dock as started
 
 
@@ -223,6 +233,36 @@ def test_uploads_of_a_server_that_is_gone_are_removed_at_once(tmp_path):
         assert list(store.blobs.incoming.iterdir()) == []
 
 
+def test_a_list_reads_one_content_of_each_however_often_it_was_revised(tmp_path):
+    with started(tmp_path, DockSettings(max_revisions=4)) as found:
+        made = found.submit(files(specification(0)))
+        place, headers = made.headers["location"], found.headers(**{"If-Match": "*"})
+        for seed in range(1, 4):
+            parts = {**files(specification(seed)), "card": card(f"Number {seed}")}
+            assert found.client.put(place, files=parts, headers=headers).status_code == 200
+        refused = found.client.put(place, files=files(specification(4)), headers=headers)
+        is_problem(refused, 429, "4 revisions")
+        assert len(found.client.get(place).json()["history"]) == 4
+        (listed,) = found.store.learnwares().items
+        assert (listed.title, len(listed.history)) == ("Number 3", 1)
+        assert listed.summary() == found.store.learnware(listed.id).summary()
+        assert listed.policy == found.store.learnware(listed.id).policy
+
+
+def test_spaces_that_are_told_have_an_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("tacit_dock.reading.MOST_SPACES", 2)
+    with started(tmp_path) as found:
+        for seed, count in enumerate((1, 2, 2, 3)):
+            space = replace(SPACE, factor=f"seed:{count}")
+            assert found.submit(files(specification(seed, space=space))).status_code == 201
+        told = found.client.get("/v1/spaces").json()["items"]
+        assert [held["learnwares"] for held in told] == [2, 1]
+        assert "4 models" in found.client.get("/").text
+        names = tuple(f"layer {number} {'x' * 60}" for number in range(400))
+        wide = replace(SPACE, layers=names, shapes=((1, 1),) * 400)
+        is_problem(found.submit(files(specification(9, space=wide))), 422, "a space that is told")
+
+
 def test_few_numbers_are_compared_exactly(monkeypatch, store):
     monkeypatch.setattr(indexing, "MANY", 3)
     for seed in range(5):
@@ -239,7 +279,7 @@ def test_heads_that_cost_too_much_are_refused(dock):
     long = (2 << 20).to_bytes(8, "little") + b"{" + bytes(2 << 20)
     is_problem(dock.search(long), 422, "head of at most")
     layers = tuple(f"l{i}" for i in range(1001))
-    space = Space(
+    space = SpecificationSpace(
         backbone="b", layers=layers, shapes=((1, 1),) * 1001, factor="seed:7", subspace="none",
         output="scatter",
     )  # fmt: skip

@@ -8,7 +8,8 @@ import pytest
 
 from tacit_dock import AdmissionPolicy, DockSettings
 from tacit_dock.examples import Example, keep_example
-from tacit_dock.pages.rendering import claim, markdown
+from tacit_dock.pages.rendering import markdown
+from tacit_dock.promised import claim
 from tests.dock.learnwares import SPACE, card, dock, files, specification
 
 HTML = {"Accept": "text/html"}
@@ -158,6 +159,13 @@ def test_submit_and_withdraw_by_forms(dock):
     assert "&lt;b&gt;old&lt;/b&gt;" in tombstone
     assert specification(1).revision in tombstone
     assert "Digits" not in tombstone
+
+
+def test_a_browser_is_told_which_methods_are_done(dock):
+    for path in ("/", "/search", "/submit", f"/learnwares/{'0' * 32}/withdraw", "/v1/health"):
+        answer = dock.client.options(path, headers={"Accept": "text/html"})
+        assert (answer.status_code, answer.content) == (204, b"")
+        assert "GET" in answer.headers["allow"]
 
 
 def test_refusals_are_pages_for_browsers_and_problems_for_programs(dock):

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
 import threading
+import time
+from pathlib import Path
 
 import pytest
 
-from tacit_dock import DockStore, RefusedError
-from tests.dock.learnwares import dock, files, is_problem, keep, specification
+from tacit_dock import DockStore, Filters, RefusedError
+from tests import postgres as servers
+from tests.dock.learnwares import card, dock, files, is_problem, keep, specification
 
 pytestmark = pytest.mark.postgres
 
@@ -29,6 +37,30 @@ def test_everything_is_kept_found_and_withdrawn(postgres, tmp_path):
         is_problem(found.client.get(place), 410)
     with dock(tmp_path, database=postgres) as found:
         is_problem(found.client.get(place), 410)
+
+
+def test_words_are_found_in_the_order_of_any_language(postgres, tmp_path):
+    import sqlalchemy as sa
+
+    from tacit_dock.database import parse_location
+
+    # in Czech "ch" is a letter of its own behind "h"
+    czech = "czech_" + secrets.token_hex(4)
+    made = f"CREATE DATABASE {czech} TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'cs'"
+    engine = sa.create_engine(parse_location(postgres), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.exec_driver_sql(made)
+        try:
+            other = sa.make_url(postgres).set(database=czech)
+            address = other.render_as_string(hide_password=False)
+            with DockStore(tmp_path, address) as store:
+                keep(store, files(specification(1), card=card("Chess boards")))
+                for words in ("c", "ch", "chess board"):
+                    assert [held.title for held in store.learnwares(Filters(words=words)).items]
+                assert not store.learnwares(Filters(words="chest")).items
+        finally:
+            connection.exec_driver_sql(f"DROP DATABASE {czech} WITH (FORCE)")
+    engine.dispose()
 
 
 def test_stores_that_race_keep_one_record_of_a_revision(postgres, tmp_path):
@@ -74,3 +106,73 @@ def test_a_database_that_is_gone_is_told_as_such(postgres, tmp_path):
             assert name not in answer.text
             connection.execute(f"ALTER DATABASE {name} WITH ALLOW_CONNECTIONS true")
         assert found.client.get("/v1/spaces").status_code == 200
+
+
+def test_a_database_that_is_killed_keeps_what_was_acknowledged(postgres, tmp_path):
+    """kill -9 of all of a PostgreSQL of its own, in the middle of submissions and withdrawals."""
+    del postgres
+    with servers.server(servers.programs()) as url, dock(tmp_path, database=url) as found:
+        told = {}
+        for kill in range(3):
+            begun = threading.Event()
+
+            def submit(first, begun=begun):
+                for seed in range(first, first + 1000):
+                    told.setdefault(seed, "")
+                    answer = found.submit(files(specification(seed)), key=f"key-{seed}")
+                    if answer.status_code != 201:
+                        is_problem(answer, 503)
+                        return
+                    told[seed] = answer.json()["id"]
+                    begun.set()
+                    if seed % 3 == 0:
+                        place = answer.headers["location"]
+                        gone = found.client.delete(place, headers=found.headers())
+                        if gone.status_code == 204:
+                            told[seed] = f"gone {told[seed]}"
+
+            threads = [
+                threading.Thread(target=submit, args=(10**5 * kill + 10**4 * number,))
+                for number in range(3)
+            ]
+            for thread in threads:
+                thread.start()
+            assert begun.wait(60)
+            killed_and_started(url)
+            for thread in threads:
+                thread.join()
+        assert sum(map(bool, told.values())) > 3
+        for seed, identifier in told.items():
+            if identifier.startswith("gone"):
+                place = f"/v1/learnwares/{identifier.split()[1]}"
+                is_problem(found.client.get(place), 410)
+            elif identifier:
+                held = found.client.get(f"/v1/learnwares/{identifier}")
+                # a withdrawal that was not acknowledged may have been done
+                assert held.status_code == 200 or seed % 3 == 0
+            else:
+                again = found.submit(files(specification(seed)), key=f"key-{seed}")
+                assert again.status_code in (201, 410)
+        assert found.store.collect() == 0
+
+
+def killed_and_started(url):
+    """Kill a server and its processes, and start it again on what is on the disk."""
+    import psycopg
+
+    with psycopg.connect(url) as connection:
+        data = Path(connection.execute("SHOW data_directory").fetchone()[0])
+    first = int((data / "postmaster.pid").read_text().split()[0])
+    asked = subprocess.run(["pgrep", "-P", str(first)], capture_output=True, check=True)
+    for process in (first, *map(int, asked.stdout.split())):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+        while Path(f"/proc/{process}").exists():
+            time.sleep(0.05)
+    (data / "postmaster.pid").unlink()
+    options = (data / "postmaster.opts").read_text().split('" ', 1)[1].strip()
+    command = [servers.programs() / "pg_ctl", "start", "-w", "-D", data, "-l", data / "log",
+               "-o", options.partition('" ')[2]]  # fmt: skip
+    user = "postgres" if os.geteuid() == 0 else None
+    done = subprocess.run(command, user=user, cwd=data, check=False, capture_output=True)
+    assert done.returncode == 0, (done.stdout, (data / "log").read_text()[-2000:])

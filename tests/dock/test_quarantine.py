@@ -9,6 +9,7 @@ import pytest
 from tacit.accounting import gaussian_shift
 from tacit.specifications.release import certified
 from tacit_dock import AdmissionPolicy, DockSettings
+from tacit_dock.promised import claim, rounded_up
 from tests.dock.learnwares import Dock, card, dock, files, is_problem, release, specification
 from tests.dock.test_claims import changed, written
 
@@ -89,6 +90,8 @@ def test_all_revisions_are_counted_together(held: Dock) -> None:
         assert told["epsilon"] < told["together"]["epsilon"]
     page = held.client.get(place.replace("/v1", "")).text
     assert "That is of this revision alone. 3 are kept and served: together ε ≤" in page
+    for shown in (page, held.client.get("/").text):
+        assert f"; 3 revisions together: ε ≤ {rounded_up(told['together']['epsilon'])}" in shown
 
 
 def test_a_revision_without_a_bound_leaves_none_together(held: Dock) -> None:
@@ -96,15 +99,16 @@ def test_a_revision_without_a_bound_leaves_none_together(held: Dock) -> None:
     place, before = made.headers["location"], made.json()["revision"]
     told = revised(held, place, before, files(specification(2))).json()["guarantee"]
     assert told["together"] == {"revisions": 2, "epsilon": None, "delta": 1e-5}
+    assert claim(told).endswith("; 2 revisions together: no bound")
     assert "together they are not bounded" in held.client.get(place.replace("/v1", "")).text
 
 
 def test_of_steps_on_samples_no_shift_is_added(held: Dock) -> None:
-    from tacit.specifications.schedule import Schedule
+    from tacit.specifications.schedule import StepSchedule
 
-    schedule = Schedule(steps=2, sampling_rate=0.5)
+    schedule = StepSchedule(steps=2, sampling_rate=0.5)
     told = certified(0.5, 1e-5, "labels", schedule)
-    notes = (specification(3).notes[0], schedule.sentence)
+    notes = (*specification(3).notes, schedule.sentence)
     sampled = changed(specification(3), guarantees=told, notes=notes)
     parts = {
         "specification": sampled.to_bytes(),

@@ -12,6 +12,8 @@ from tests.dock.learnwares import dock, files, keep, specification
 
 schemathesis = pytest.importorskip("schemathesis")
 
+from tests.dock import raw, stateful  # noqa: E402
+
 
 @pytest.fixture(scope="module")
 def schema():
@@ -62,6 +64,22 @@ def test_no_server_error(schema):
 def test_no_server_error_in_many_requests(schema):
     for operation in operations(schema):
         answered(schema, operation, 200)
+
+
+@pytest.mark.parametrize(
+    ("examples", "steps"), [(3, 12), pytest.param(60, 30, marks=pytest.mark.thorough)]
+)
+def test_what_follows_from_answers_finds_no_server_error(examples, steps):
+    told = stateful.round_of(3, examples=examples, steps=steps)
+    # it got to what there is, to what is new and to what is gone
+    assert {200, 201, 204, 410} <= set(told)
+
+
+@pytest.mark.parametrize("count", [200, pytest.param(10_000, marks=pytest.mark.thorough)])
+def test_bytes_that_are_hardly_requests_find_no_server_error(count):
+    told = raw.sent(count, 11)
+    assert sum(told.values()) == count
+    assert {"200", "400", "404", "405"} <= set(told)
 
 
 def test_the_description_has_examples_and_names_every_path(tmp_path):

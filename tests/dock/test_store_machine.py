@@ -108,7 +108,8 @@ class StoreMachine(RuleBasedStateMachine):
         found = {one.id: one for one in self.store.learnwares().items}
         assert set(found) == set(self.live)
         for name, (owner, seeds) in self.live.items():
-            history = [held.revision for held in found[name].history]
+            history = [held.revision for held in self.store.learnware(name).history]
+            assert found[name].history[0].revision == history[0]
             assert history == [specification(seed).revision for seed in reversed(seeds)]
             assert found[name].developer == owner
         for name in self.gone:

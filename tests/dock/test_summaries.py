@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tacit_dock import DockSettings, DockStore, examine
 from tacit_dock.records import Filters
 from tacit_dock.search import index as indexing
@@ -61,6 +63,22 @@ def test_what_was_read_before_a_change_is_not_kept(tmp_path: Path, monkeypatch) 
         monkeypatch.setattr(store, "named", named)
         told(index)
         assert told(index) == ["New"]
+
+
+def test_what_is_counted_of_all_is_read_once_for_every_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with DockStore(tmp_path) as store, DockStore(tmp_path) as other:
+        keep(other, files(specification(1)))
+        first = store.facets(), store.spaces()
+        assert (first[0]["tag"], first[1][0]["learnwares"]) == ([("mnist", 1)], 1)
+        with monkeypatch.context() as patch:
+            for name in ("facets", "spaces"):
+                patch.setattr(f"tacit_dock.reading.{name}", None)
+            assert (store.facets(), store.spaces()) == first
+        # what another process changes is told at once
+        keep(other, files(specification(2)), key="other")
+        assert (store.facets()["tag"], store.spaces()[0]["learnwares"]) == ([("mnist", 2)], 2)
 
 
 def test_summaries_do_not_grow_without_end(tmp_path: Path, monkeypatch) -> None:

@@ -15,17 +15,16 @@ from tacit import Draw, Effort, privatize
 from tacit._ground.numbers import log_up
 from tacit.cli import run
 from tacit.gate import Policy, check_release
-from tacit.hidden_states.audit.recommendation import Wish
+from tacit.hidden_states import Wish
 from tests.audits import found
 
 
 def test_thresholds_at_the_bad_end_of_every_interval_hold_and_beyond_do_not() -> None:
     audit = found()
-    point = audit.points[0]
+    point = audit.details.points[0]
     assert point.bound is not None
-    assert check_release(
-        audit, max_success=point.bound, max_attack=0.05, min_agreement=0.6, max_kl=0.6
-    ).passed
+    most = Policy(max_success=point.bound, max_attack=0.05, min_agreement=0.6, max_kl=0.6)
+    assert check_release(audit, most).passed
     for limits in (
         {"max_success": 0.049},
         {"max_attack": 0.049},
@@ -33,7 +32,7 @@ def test_thresholds_at_the_bad_end_of_every_interval_hold_and_beyond_do_not() ->
         {"max_kl": 0.59},
         {"max_information": 1.0},
     ):
-        result = check_release(audit, **limits)
+        result = check_release(audit, Policy(**limits))
         assert not result.passed
         assert [check.name for check in result.checks] == list(limits)
 
@@ -46,15 +45,13 @@ def test_what_can_be_counted_again_is() -> None:
 
     def everywhere(content: dict[str, Any], place: int, **values: object) -> None:
         content["guarantees"][place].update(values)
-        content["form"]["guarantees"][place].update(values)
 
-    assert check_release(edited(lambda content: None), max_factor=3).passed
+    assert check_release(edited(lambda content: None), Policy(max_factor=3)).passed
     for change in (
-        lambda content: content["points"][0].update(bound=0.001),
-        lambda content: content["points"][0].update(codewords=2),
-        lambda content: content["points"][0].update(rank=2),
-        lambda content: content["points"][0].update(information=0.1),
-        lambda content: content["form"]["guarantees"][1].update(success=0.03),
+        lambda content: content["details"]["points"][0].update(bound=0.001),
+        lambda content: content["details"]["points"][0].update(codewords=2),
+        lambda content: content["details"]["points"][0].update(rank=2),
+        lambda content: content["details"]["points"][0].update(information=0.1),
         lambda content: everywhere(content, 0, factor=2.0, nats=log_up(2)),
         lambda content: everywhere(content, 0, releases=2),
         lambda content: everywhere(content, 0, assumptions=[]),
@@ -62,18 +59,22 @@ def test_what_can_be_counted_again_is() -> None:
         lambda content: everywhere(content, 1, law="that it is a prompt"),
         lambda content: everywhere(content, 1, assumptions=[]),
         lambda content: everywhere(content, 2, nats=0.5),
-        lambda content: content["recommendation"]["wish"].update(releases=2),
-        lambda content: content["form"].update(title="another layer"),
-        lambda content: content["form"].update(attacks=[]),
+        lambda content: content["details"]["wish"].update(releases=2),
+        lambda content: content.update(title="another layer"),
+        lambda content: content.update(attacks=[]),
+        lambda content: content.update(use=[]),
+        lambda content: content.update(withheld=""),
+        lambda content: content["details"]["wish"].update(max_attack=0.01),
     ):
         with pytest.raises(ValueError, match="contradicts itself"):
-            check_release(edited(change), max_success=0.9)
+            check_release(edited(change), Policy(max_success=0.9))
+    wrong = edited(lambda content: everywhere(content, 0, factor=1.5))
     with pytest.raises(ValueError, match="expected the logarithm"):
-        check_release(edited(lambda content: everywhere(content, 0, factor=1.5)), max_factor=9)
+        check_release(wrong, Policy(max_factor=9))
 
 
 def test_an_audit_that_recommends_nothing_never_passes() -> None:
-    result = check_release(found(Wish(max_attack=0.01)), max_attack=1.0)
+    result = check_release(found(Wish(max_attack=0.01)), Policy(max_attack=1.0))
     assert not result.passed
     assert result.checks[0].found is None
 
@@ -81,7 +82,7 @@ def test_an_audit_that_recommends_nothing_never_passes() -> None:
 def test_a_release_without_a_bound_has_no_success_to_compare() -> None:
     audit = found()
     bare = replace(audit, guarantees=())
-    assert not check_release(bare, max_success=1.0).passed
+    assert not check_release(bare, Policy(max_success=1.0)).passed
 
 
 def test_the_command_says_it_by_its_exit_code(

@@ -10,14 +10,24 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tacit.gate import check_release
+from tacit.gate import Policy, check_release
 from tacit.guarantees import InformationBound, MaximalLeakage, RenyiDP, SuccessBound
-from tacit.hidden_states import Argmax, Audit, Codebook, CodebookFit, Sizes, Wish, audit_layer
+from tacit.hidden_states import (
+    Argmax,
+    Codebook,
+    CodebookFit,
+    Sizes,
+    SweepRequest,
+    SweepRun,
+    Wish,
+    audit_layer,
+    recommend,
+)
 from tacit.hidden_states.audit.cell_points import CodeTrial
 from tacit.hidden_states.audit.laboratory import Laboratory
-from tacit.hidden_states.audit.recommendation import recommend
 from tacit.measured import Interval
 from tacit.models import Prefixes
+from tacit.releases import Release, load
 from tests.hidden_states.networks import small_network
 
 SIZES = Sizes(
@@ -38,28 +48,30 @@ def found(asked):
     return audit_layer(
         model,
         1,
+        Wish(max_attack=0.2, min_agreement=0.2),
+        SweepRequest(
+            mechanisms=["isotropic", "codebook-behaviour", "argmax"],
+            kl_budgets=(0.02, 1.0),
+            codewords=(16,),
+        ),
         prefixes=prefixes,
-        mechanisms=["isotropic", "codebook-behaviour", "argmax"],
-        kl_budgets=(0.02, 1.0),
-        codewords=(16,),
         sizes=SIZES,
-        wish=Wish(max_attack=0.2, min_agreement=0.2),
         rng=2,
     )
 
 
 def test_what_is_recommended_keeps_every_limit(found):
-    chosen, wish = found.recommendation.point, found.recommendation.wish
-    assert chosen in found.points
+    chosen, wish = found.details.recommendation.point, found.details.wish
+    assert chosen in found.details.points
     assert chosen.leak <= wish.max_attack
     assert chosen.agreement.low >= wish.min_agreement
     assert chosen.protocol == wish.protocol
-    rivals = [p for p in found.points if wish.holds(p) and p.bound is not None]
+    rivals = [p for p in found.details.points if wish.holds(p) and p.bound is not None]
     assert chosen.kl.value == min(p.kl.value for p in rivals)
 
 
 def test_its_guarantee_is_that_of_the_recommended_release(found):
-    chosen = found.recommendation.point
+    chosen = found.details.recommendation.point
     leakage, success, information = found.guarantees
     assert isinstance(leakage, MaximalLeakage)
     # cells of too few prompts were removed: fewer codes than asked for
@@ -74,45 +86,52 @@ def test_its_guarantee_is_that_of_the_recommended_release(found):
 
 def test_an_audit_comes_back_from_json(found):
     text = json.dumps(found.to_dict(), allow_nan=False)
-    again = Audit.from_dict(json.loads(text))
+    again = Release.from_dict(json.loads(text))
     assert again.to_dict() == json.loads(text)
-    assert again.recommendation == found.recommendation
+    assert again.details.recommendation == found.details.recommendation
     assert again.guarantees == found.guarantees
 
 
 def test_an_audit_from_stored_points_has_the_same_guarantees(asked, tmp_path):
     model, prefixes = asked
     options = {
-        "prefixes": prefixes, "mechanisms": [Argmax(), "codebook-euclidean"], "codewords": (8, 16),
-        "sizes": SIZES, "wish": Wish(max_attack=0.2, min_agreement=0.05), "rng": 2,
-        "out": tmp_path / "points.jsonl",
+        "prefixes": prefixes, "sizes": SIZES, "rng": 2,
+        "wish": Wish(max_attack=0.2, min_agreement=0.05),
+        "request": SweepRequest(mechanisms=[Argmax(), "codebook-euclidean"], codewords=(8, 16)),
+        "run": SweepRun(out=tmp_path / "points.jsonl"),
     }  # fmt: skip
     first, again = (audit_layer(model, 1, **options) for _ in range(2))
-    assert again.points == first.points
+    assert again.details.points == first.details.points
     assert again.guarantees == first.guarantees
     assert len(first.guarantees) == 3
 
 
-@pytest.mark.parametrize("name", ["points", "guarantees", "seed", "recommendation"])
+@pytest.mark.parametrize("name", ["points", "seed", "wish", "clean"])
 def test_an_audit_that_lacks_a_field_is_refused(found, name):
     content = found.to_dict()
-    del content[name]
-    with pytest.raises(ValueError, match=name):
-        Audit.from_dict(content)
+    del content["details"][name]
+    with pytest.raises(ValueError, match=rf"release\.details: .*{name}"):
+        Release.from_dict(content)
+
+
+def test_nothing_of_an_audit_is_published(found):
+    assert list(found.published()) == ["withheld"]
+    with pytest.raises(ValueError, match="for the holder of the prompts"):
+        found.public()
 
 
 def test_nothing_is_recommended_where_nothing_keeps_the_limits(found):
-    none = recommend(found.points, Wish(max_attack=1e-6))
+    none = recommend(found.details.points, Wish(max_attack=1e-6))
     assert none.point is None
     assert "0.0%" in none.reasons[0]
-    strict = recommend(found.points, Wish(max_attack=0.2, min_agreement=1.0, protocol="B"))
+    strict = recommend(found.details.points, Wish(max_attack=0.2, min_agreement=1.0, protocol="B"))
     assert strict.point is None
     assert "agrees" in strict.reasons[0]
 
 
 def test_a_proof_comes_before_a_better_attacked_release(found):
-    book = found.recommendation.point
-    noise = next(p for p in found.points if p.bound is None)
+    book = found.details.recommendation.point
+    noise = next(p for p in found.details.points if p.bound is None)
     tame = replace(
         noise,
         attacks=tuple(replace(a, top1=Interval(0.0, 0.0, 0.01)) for a in noise.attacks),
@@ -140,16 +159,14 @@ def test_a_gaussian_release_is_recommended_with_its_renyi_guarantee(asked):
     noise = audit_layer(
         model,
         1,
+        Wish(max_attack=1.0, min_agreement=0.1, max_gain=None),
+        SweepRequest(mechanisms=["isotropic"], kl_budgets=(0.02, 1.0), readings=("raw",)),
         prefixes=prefixes,
-        mechanisms=["isotropic"],
-        kl_budgets=(0.02, 1.0),
-        readings=("raw",),
         sizes=SIZES,
-        wish=Wish(max_attack=1.0, min_agreement=0.1, max_gain=None),
         rng=2,
     )
     (guarantee,) = noise.guarantees
-    chosen = noise.recommendation.point
+    chosen = noise.details.recommendation.point
     assert isinstance(guarantee, RenyiDP)
     assert guarantee.epsilons[guarantee.orders.index(2.0)] == chosen.epsilon_nearest
     assert chosen.kl_budget == 0.02
@@ -176,25 +193,28 @@ def test_codes_of_the_last_positions_are_those_of_one_pass_and_count_together(as
 
 def test_an_audit_of_several_releases_recommends_and_is_gated_by_all_of_them(asked, tmp_path):
     model, prefixes = asked
-    options = {
-        "prefixes": prefixes, "mechanisms": ["isotropic", "codebook-euclidean"],
-        "kl_budgets": (1.0,), "codewords": (8,), "sizes": SIZES, "rng": 2,
-    }  # fmt: skip
+    request = SweepRequest(
+        mechanisms=["isotropic", "codebook-euclidean"], kl_budgets=(1.0,), codewords=(8,)
+    )
     one, two = (
         audit_layer(
             model,
             1,
-            **options,
-            wish=Wish(max_attack=1.0, min_agreement=0.0, max_gain=1.0, releases=times),
+            Wish(max_attack=1.0, min_agreement=0.0, max_gain=1.0, releases=times),
+            request,
+            prefixes=prefixes,
+            sizes=SIZES,
+            rng=2,
         )
         for times in (1, 2)
     )
-    assert two.recommendation.point.bound > one.recommendation.point.bound
-    assert two.recommendation.point.bound is not None
+    bounds = [audit.details.recommendation.point.bound for audit in (one, two)]
+    assert None not in bounds
+    assert bounds[1] > bounds[0]
     factor = two.guarantees[0].factor
     assert (factor, two.guarantees[0].releases) == (one.guarantees[0].factor ** 2, 2)
     path = tmp_path / "audit.json"
     path.write_text(json.dumps(two.to_dict(), allow_nan=False), encoding="utf-8")
-    assert check_release(path, max_factor=factor).passed
-    assert not check_release(path, max_factor=factor, releases=3).passed
-    assert Audit.from_dict(json.loads(path.read_text())).releases == 2
+    assert check_release(path, Policy(max_factor=factor)).passed
+    assert not check_release(path, Policy(max_factor=factor, releases=3)).passed
+    assert load(path).details.wish.releases == 2

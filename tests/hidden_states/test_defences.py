@@ -16,6 +16,7 @@ from tacit.hidden_states import (  # noqa: E402
     Rotation,
     Sizes,
     StoredRelease,
+    SweepRequest,
     read_mechanism,
     sweep,
 )
@@ -120,7 +121,8 @@ def test_a_sweep_measures_use_and_every_attacker_and_certifies_nothing(tmp_path)
     prefixes = Prefixes.draw(stream, bank=60, calibration=60, held_out=24, length=5, rng=0)
     sizes = Sizes(geometry=40, pairs=20, prompts=24, generated=4, queries=30, held_out=20,
                   trained=40, least_cell=1)  # fmt: skip
-    points = sweep(model, [1], list(WORDS.values()), [0.5], prefixes=prefixes, sizes=sizes, rng=1)
+    request = SweepRequest(mechanisms=list(WORDS.values()), kl_budgets=[0.5])
+    points = sweep(model, [1], request, prefixes=prefixes, sizes=sizes, rng=1)
     found = {point.mechanism: point for point in points}
     assert set(found) == set(WORDS)
     assert all(point.bound is None for point in points)

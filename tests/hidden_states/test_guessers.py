@@ -9,10 +9,17 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tacit.report.hidden.guesses import guess_table
-from tacit.report.hidden.page import render_audit
-
-from tacit.hidden_states import Audit, Sizes, Wish, audit_layer, recommend, sweep
+from tacit import codec
+from tacit.hidden_states import (
+    Point,
+    Sizes,
+    SweepRequest,
+    SweepRun,
+    Wish,
+    audit_layer,
+    recommend,
+    sweep,
+)
 from tacit.hidden_states.audit.catalogue import mechanism_of
 from tacit.hidden_states.audit.guessers import (
     GUESSERS,
@@ -23,15 +30,16 @@ from tacit.hidden_states.audit.guessers import (
     KnownRest,
     KnownToken,
     Name,
-    Token,
+    TokenGuesser,
     Topic,
     read_guesser,
 )
-from tacit.hidden_states.audit.guesses import GuessPoint
-from tacit.hidden_states.audit.points import Point
+from tacit.hidden_states.audit.page.tables import guess_table
+from tacit.hidden_states.audit.points import GuessPoint
 from tacit.measured import Interval
 from tacit.models import Prefixes
-from tacit.releases import Provenance
+from tacit.releases import Release
+from tacit.report import render_report
 from tacit.text import percent, significant
 from tests.hidden_states.networks import random_model, small_network
 
@@ -46,8 +54,8 @@ WORDS = {
     "known-rest(9,8,-3)": KnownRest(9, 8, -3),
     "known-token": KnownToken(0),
     "known-token(-1)": KnownToken(-1),
-    "token": Token(-1),
-    "token(-2)": Token(-2),
+    "token": TokenGuesser(-1),
+    "token(-2)": TokenGuesser(-2),
     "topic": Topic(),
     "topic(3)": Topic(3),
     "digit": Digit(),
@@ -67,13 +75,16 @@ def asked():
 def found(asked):
     model, prefixes = asked
     return audit_layer(
-        model, 1, prefixes=prefixes, mechanisms=["isotropic", "codebook-behaviour", "argmax"],
-        kl_budgets=(1.0,), codewords=(16,), sizes=SIZES, rng=2,
-        wish=Wish(max_attack=0.2, min_agreement=0.05, max_gain=None),
-        guessers=[
-            KnownPrefix(60, 40), KnownRest(30, 40, -3), KnownToken(0), Token(-1), Topic(4),
-            Column("mood", MOOD, MOOD),
-        ],
+        model, 1, Wish(max_attack=0.2, min_agreement=0.05, max_gain=None),
+        SweepRequest(
+            mechanisms=["isotropic", "codebook-behaviour", "argmax"], kl_budgets=(1.0,),
+            codewords=(16,),
+            guessers=[
+                KnownPrefix(60, 40), KnownRest(30, 40, -3), KnownToken(0), TokenGuesser(-1),
+                Topic(4), Column("mood", MOOD, MOOD),
+            ],
+        ),
+        prefixes=prefixes, sizes=SIZES, rng=2,
     )  # fmt: skip
 
 
@@ -92,15 +103,15 @@ def test_words_of_nothing_are_refused():
 
 
 def test_every_release_and_the_clean_state_stand_beside_each_other(found):
-    titles = [(guess.task, guess.knows) for guess in found.clean]
+    titles = [(guess.task, guess.knows) for guess in found.details.clean]
     assert len(titles) == 9
     assert titles[1][0] == "the last but two token"
-    for point in found.points:
+    for point in found.details.points:
         assert [(g.task, g.knows) for g in point.guesses] == titles
-    prefix = found.clean[0]
+    prefix = found.details.clean[0]
     assert prefix.weighed
     assert prefix.success.value == prefix.covered == 1.0
-    for point in found.points:
+    for point in found.details.points:
         if point.bound is not None:
             assert point.guesses[0].success.value < 1.0
             assert point.guesses[0].prior == prefix.prior
@@ -108,9 +119,9 @@ def test_every_release_and_the_clean_state_stand_beside_each_other(found):
 
 def test_readings_of_one_release_share_their_attacks(found):
     by_draw = {}
-    for point in found.points:
+    for point in found.details.points:
         by_draw.setdefault(point.draw, set()).add(point.guesses)
-    assert len(by_draw) < len(found.points)
+    assert len(by_draw) < len(found.details.points)
     assert all(len(guesses) == 1 for guesses in by_draw.values())
 
 
@@ -119,14 +130,14 @@ def test_agreement_stands_beside_that_of_the_best_constant(found, asked):
     public, held = (model.logits(part).argmax(dim=1) for part in (prefixes.calibration,
                                                                   prefixes.held_out))  # fmt: skip
     share = float((held == public.mode().values).double().mean())
-    told = [note for note in found.notes if note.startswith("Told nothing")]
+    told = [note for note in found.remarks if note.startswith("Told nothing")]
     assert len(told) == 1
     assert f"for {percent(share)} of" in told[0]
 
 
 def test_a_known_first_token_is_counted_over_the_whole_bank(found, asked):
     first = np.unique(asked[1].bank[:, 0].numpy())
-    for point in found.points:
+    for point in found.details.points:
         guess = next(g for g in point.guesses if g.name == "known-token")
         assert not guess.weighed
         if point.bound is not None:
@@ -138,37 +149,39 @@ def test_a_known_first_token_is_counted_over_the_whole_bank(found, asked):
 
 def test_an_audit_comes_back_from_json(found):
     text = json.dumps(found.to_dict(), allow_nan=False)
-    again = Audit.from_dict(json.loads(text))
-    assert again.clean == found.clean
-    assert [point.guesses for point in again.points] == [point.guesses for point in found.points]
+    again, here = Release.from_dict(json.loads(text)).details, found.details
+    assert again.clean == here.clean
+    assert [point.guesses for point in again.points] == [point.guesses for point in here.points]
     content = json.loads(text)
-    content["points"][0]["guesses"][0]["gain"] = [2.0, 2.0, 2.0]
-    with pytest.raises(ValueError, match="gain"):
-        Audit.from_dict(content)
+    content["details"]["points"][0]["guesses"][0]["gain"].update(value=2.0, low=2.0, high=2.0)
+    with pytest.raises(ValueError, match=r"points\[0\]\.guesses\[0\]\.gain"):
+        Release.from_dict(content)
     for name, value in (("queries", 0), ("weighed", 1), ("task", 3), ("covered", 2.0)):
-        bad = {**found.clean[0].to_dict(), name: value}
-        with pytest.raises(ValueError, match=name):
-            GuessPoint.from_dict(bad)
+        bad = {**codec.write(GuessPoint, here.clean[0]), name: value}
+        with pytest.raises(ValueError, match=rf"guess\.{name}"):
+            codec.read(GuessPoint, bad, "guess")
     with pytest.raises(ValueError, match="guess"):
-        GuessPoint.from_dict({})
+        codec.read(GuessPoint, {}, "guess")
 
 
 def test_a_stored_sweep_resumes_with_its_guesses(asked, tmp_path):
     model, prefixes = asked
-    options = {
-        "prefixes": prefixes, "sizes": SIZES, "rng": 2, "out": tmp_path / "points.jsonl",
-        "guessers": ["known-prefix(10,8)", Column("mood", MOOD, MOOD)],
-    }  # fmt: skip
-    first, again = (sweep(model, [1], ["argmax"], [], **options) for _ in range(2))
-    assert [point.to_dict() for point in again] == [point.to_dict() for point in first]
+
+    def swept(*guessers):
+        return sweep(
+            model, [1], SweepRequest(mechanisms=["argmax"], guessers=guessers),
+            prefixes=prefixes, sizes=SIZES, run=SweepRun(out=tmp_path / "points.jsonl"), rng=2,
+        )  # fmt: skip
+
+    first, again = (swept("known-prefix(10,8)", Column("mood", MOOD, MOOD)) for _ in range(2))
+    assert again == first
     assert len(first[0].guesses) == 3
-    other = {**options, "guessers": [Column("mood", 1 - MOOD, MOOD)]}
-    assert len(sweep(model, [1], ["argmax"], [], **other)[0].guesses) == 2
-    plain = sweep(model, [1], ["argmax"], [], **{**options, "guessers": ()})
-    assert "guesses" not in plain[0].to_dict()
-    assert Point.from_dict(plain[0].to_dict()) == plain[0]
+    assert len(swept(Column("mood", 1 - MOOD, MOOD))[0].guesses) == 2
+    plain = swept()
+    assert plain[0].guesses == ()
+    assert codec.read(Point, codec.write(Point, plain[0]), "point") == plain[0]
     with pytest.raises(ValueError, match=r"^bank: expected 300 labels of mood"):
-        sweep(model, [1], ["argmax"], [], **{**options, "guessers": [Column("mood", [1], MOOD)]})
+        swept(Column("mood", [1], MOOD))
 
 
 def gaining(point, gain, *, weighed=True):
@@ -178,7 +191,7 @@ def gaining(point, gain, *, weighed=True):
 
 
 def test_a_release_that_gives_much_to_who_knows_the_prefix_is_not_recommended(found):
-    book = next(p for p in found.points if p.bound is not None and p.protocol == "A")
+    book = next(p for p in found.details.points if p.bound is not None and p.protocol == "A")
     wish = Wish(max_attack=1.0, min_agreement=0.0, max_gain=0.5)
     assert recommend([gaining(book, 0.3)], wish).point is not None
     much = recommend([gaining(book, 0.45)], wish)
@@ -199,21 +212,21 @@ def test_a_release_that_gives_much_to_who_knows_the_prefix_is_not_recommended(fo
 
 
 def test_the_page_has_the_table_with_its_controls(found):
-    table = guess_table(found)
+    details = found.details
+    table = guess_table(details)
     assert table is not None
-    assert len(table.rows) == len(found.clean)
+    assert len(table.rows) == len(details.clean)
     assert table.heads[:3] == ("attacker", "without the release", "the clean state")
     assert all(len(row) == len(table.heads) for row in table.rows)
     assert any("the likeliest next token" in head for head in table.heads)
-    kl = significant(found.recommendation.point.kl.value)
+    kl = significant(details.recommendation.point.kl.value)
     assert table.heads[table.chosen].endswith(f"KL {kl}")
-    page = render_audit(found, Provenance.capture("a test"))
+    page = render_report(found)
     assert "Attackers who know more, or ask less" in page
-    plain = tuple(replace(point, guesses=()) for point in found.points)
-    chosen = recommend(plain, found.recommendation.wish)
-    none = replace(found, clean=(), points=plain, recommendation=chosen)
+    plain = tuple(replace(point, guesses=()) for point in details.points)
+    none = replace(details, clean=(), points=plain)
     assert guess_table(none) is None
-    assert "who know more, or ask less" not in render_audit(none, Provenance.capture("a test"))
+    assert "who know more, or ask less" not in render_report(replace(found, details=none))
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama", "phi", "phi3"])
@@ -228,9 +241,9 @@ def test_no_family_is_recommended_a_control_and_blind_guesses_are_the_best(famil
     prefixes = Prefixes(rows[:300], rows[300:600], rows[600:])
     sizes = replace(SIZES, prompts=100, generated=10, trained=200)
     found = audit_layer(
-        model, 2, prefixes=prefixes, codewords=(4, 64), kl_budgets=(1.0,), sizes=sizes, rng=1,
-        wish=Wish(max_attack=0.5, min_agreement=0.0, max_gain=None),
-    )  # fmt: skip
+        model, 2, Wish(max_attack=0.5, min_agreement=0.0, max_gain=None),
+        SweepRequest(codewords=(4, 64), kl_budgets=(1.0,)), prefixes=prefixes, sizes=sizes, rng=1,
+    ).details  # fmt: skip
     chosen = found.recommendation.point
     assert chosen is not None
     assert not mechanism_of(chosen).control

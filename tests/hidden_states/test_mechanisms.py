@@ -21,8 +21,10 @@ from tacit.hidden_states.audit.catalogue import (
     register_mechanism,
 )
 from tacit.hidden_states.audit.cells import Argmax, CodebookMechanism
-from tacit.hidden_states.audit.gaussians import GaussianNoise
-from tacit.hidden_states.audit.mechanisms import Asked, Mechanism, Setting, Unknown
+from tacit.hidden_states.audit.gaussians import StateNoise
+from tacit.hidden_states.audit.mechanisms import Mechanism, Unknown
+from tacit.hidden_states.audit.points import Setting
+from tacit.hidden_states.audit.request import SweepRequest
 from tacit.hidden_states.noise import shapes
 from tacit.hidden_states.noise.shapes import SHAPES, read_shape
 from tacit.hidden_states.spelling import SpelledValue
@@ -32,38 +34,37 @@ SOURCE = Path(tacit.__file__).parent
 BLIND = [
     *(
         SOURCE / "hidden_states" / "audit" / f"{name}.py"
-        for name in ("sweep", "workflow", "laboratory", "points", "findings", "recommendation",
+        for name in ("sweep", "workflow", "laboratory", "points", "release", "recommendation",
                      "mechanisms")
     ),
-    *sorted((SOURCE / "report" / "hidden").glob("*.py")),
-    SOURCE / "report" / "hidden" / "page.html.j2",
+    *sorted((SOURCE / "hidden_states" / "audit" / "page").glob("*.py")),
 ]  # fmt: skip
 VALUES = {
-    "isotropic": GaussianNoise(shapes.IsotropicNoise()),
-    "inverse-fisher": GaussianNoise(shapes.InverseFisher()),
-    "inverse-fisher-diagonal": GaussianNoise(shapes.InverseFisher(diagonal=True)),
-    "mahalanobis-optimal": GaussianNoise(shapes.MahalanobisOptimal()),
-    "mahalanobis-optimal(0.1)": GaussianNoise(shapes.MahalanobisOptimal(0.1)),
-    "mahalanobis-bare": GaussianNoise(shapes.MahalanobisOptimal(0.0)),
-    "complement": GaussianNoise(shapes.ComplementNoise()),
-    "complement(3)": GaussianNoise(shapes.ComplementNoise(3)),
-    "fisher-complement": GaussianNoise(shapes.FisherComplement()),
-    "worst-case": GaussianNoise(shapes.WorstCase()),
-    "power(0.5)": GaussianNoise(shapes.Power(0.5)),
-    "power(12.123456)": GaussianNoise(shapes.Power(12.123456)),
-    "generalized-eigen(4)": GaussianNoise(shapes.GeneralizedEigen(4)),
-    "codebook-euclidean": CodebookMechanism(cells.Euclidean()),
-    "codebook-fisher": CodebookMechanism(cells.Fisher()),
-    "codebook-behaviour": CodebookMechanism(cells.Behaviour()),
-    "codebook-decision": CodebookMechanism(cells.Behaviour(decision_cost=4.0)),
-    "codebook-behaviour(2)": CodebookMechanism(cells.Behaviour(decision_cost=2.0)),
+    "isotropic": StateNoise(shapes.IsotropicNoise()),
+    "inverse-fisher": StateNoise(shapes.InverseFisher()),
+    "inverse-fisher-diagonal": StateNoise(shapes.InverseFisher(diagonal=True)),
+    "mahalanobis-optimal": StateNoise(shapes.MahalanobisOptimal()),
+    "mahalanobis-optimal(0.1)": StateNoise(shapes.MahalanobisOptimal(0.1)),
+    "mahalanobis-bare": StateNoise(shapes.MahalanobisOptimal(0.0)),
+    "complement": StateNoise(shapes.ComplementNoise()),
+    "complement(3)": StateNoise(shapes.ComplementNoise(3)),
+    "fisher-complement": StateNoise(shapes.FisherComplement()),
+    "worst-case": StateNoise(shapes.WorstCase()),
+    "power(0.5)": StateNoise(shapes.Power(0.5)),
+    "power(12.123456)": StateNoise(shapes.Power(12.123456)),
+    "generalized-eigen(4)": StateNoise(shapes.GeneralizedEigen(4)),
+    "codebook-euclidean": CodebookMechanism(cells.EuclideanCells()),
+    "codebook-fisher": CodebookMechanism(cells.FisherCells()),
+    "codebook-behaviour": CodebookMechanism(cells.BehaviourCells()),
+    "codebook-decision": CodebookMechanism(cells.BehaviourCells(decision_cost=4.0)),
+    "codebook-behaviour(2)": CodebookMechanism(cells.BehaviourCells(decision_cost=2.0)),
     "argmax": Argmax(),
 }
-ASKED = Asked(
+ASKED = SweepRequest(
     kl_budgets=(1.0, 2.0), epsilons=(3.0,), codewords=(4, 8),
     readings=("raw", "posterior-behaviour"),
-    calibration=50, vocabulary=30,
 )  # fmt: skip
+SETS = {"calibration": 50, "vocabulary": 30}
 
 
 @pytest.mark.parametrize("word", VALUES)
@@ -107,27 +108,27 @@ def test_a_word_of_nothing_is_refused_in_one_sentence(word, part):
 
 def test_shapes_and_attackers_have_words():
     assert read_shape("power(0.5)") == shapes.Power(0.5)
-    assert read_attacker("mahalanobis") == attackers.Mahalanobis()
-    assert read_attacker(attackers.Weighted()) == attackers.Weighted()
+    assert read_attacker("mahalanobis") == attackers.MahalanobisAttacker()
+    assert read_attacker(attackers.WeightedAttacker()) == attackers.WeightedAttacker()
     with pytest.raises(ValueError, match=r"^attackers: .*'euclidean'"):
         read_attacker("oracle")
 
 
 def test_each_mechanism_takes_what_it_has_a_use_for():
-    assert VALUES["isotropic"].settings(ASKED) == (
+    assert VALUES["isotropic"].settings(ASKED, **SETS) == (
         Setting(kl_budget=1.0),
         Setting(kl_budget=2.0),
         Setting(target_epsilon=3.0),
     )
     assert VALUES["isotropic"].readings(ASKED) == {"raw": "A", "posterior-behaviour": "B"}
-    assert VALUES["codebook-fisher"].settings(ASKED) == (
+    assert VALUES["codebook-fisher"].settings(ASKED, **SETS) == (
         Setting(codewords=4),
         Setting(codewords=8),
     )
-    assert VALUES["argmax"].settings(ASKED) == (Setting(codewords=30),)
+    assert VALUES["argmax"].settings(ASKED, **SETS) == (Setting(codewords=30),)
     assert VALUES["argmax"].readings(ASKED) == {"states": "A", "table": "B"}
     with pytest.raises(ValueError, match="codewords"):
-        VALUES["codebook-fisher"].settings(replace(ASKED, codewords=(51,)))
+        VALUES["codebook-fisher"].settings(replace(ASKED, codewords=(51,)), **SETS)
 
 
 def every_word() -> set[str]:
@@ -156,7 +157,7 @@ def literals(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", BLIND, ids=lambda path: path.name)
 def test_sweep_and_report_know_no_mechanism(path):
-    families = {GaussianNoise.family, CodebookMechanism.family}
+    families = {StateNoise.family, CodebookMechanism.family}
     known = literals(path) & (every_word() | families)
     assert not known, f"{path.name} knows {sorted(known)}"
     assert not any(word.startswith(("codebook-", "power(")) for word in literals(path))
@@ -172,7 +173,7 @@ def test_the_search_for_words_finds_them(tmp_path):
 
 
 def test_words_and_findings_need_no_model():
-    script = "import sys, tacit.hidden_states.audit.findings; sys.exit('torch' in sys.modules)"
+    script = "import sys, tacit.hidden_states.audit.release; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 

@@ -17,19 +17,18 @@ import pytest
 
 pytest.importorskip("torch")
 
-from tacit.report.hidden.page import render_audit
-from tacit.report.hidden.words import hidden_verdict
-from tacit.report.words import lines, verdict
-
 from tacit.cli import run
-from tacit.gate import check_release
+from tacit.gate import Policy, check_release
+from tacit.hidden_states import Point, Wish, recommend
 from tacit.hidden_states.audit.cell_points import cell_attack
-from tacit.hidden_states.audit.findings import Audit
-from tacit.hidden_states.audit.points import Point
-from tacit.hidden_states.audit.recommendation import Wish, recommend
+from tacit.hidden_states.audit.page.words import audit_verdict
+from tacit.hidden_states.audit.release import Audit, release_of
 from tacit.hidden_states.codebooks.certificates import certify
 from tacit.measured import Interval
-from tacit.releases import Provenance
+from tacit.pages import verdict
+from tacit.pages.words import lines
+from tacit.releases import Release
+from tacit.report import render_report
 
 PROMPTS, CODES, FIRST_TOKENS, PAIRS = 4000, 64, 1336, 3152
 # what a percentage in a sentence on a bound has to say: to whom, and of how many
@@ -53,7 +52,7 @@ def share_named(*known: np.ndarray) -> float:
     return len(set(zip(*(column.tolist() for column in known), strict=True))) / PROMPTS
 
 
-def audited(codes: np.ndarray, last: np.ndarray, releases: int = 1) -> Audit:
+def audited(codes: np.ndarray, last: np.ndarray, releases: int = 1) -> Release[Audit]:
     certificate = certify(codes, CODES)
     _, cells = np.unique(np.atleast_2d(codes.T).T, axis=0, return_inverse=True)
     share = Interval(0.7, 0.65, 0.75)
@@ -67,16 +66,17 @@ def audited(codes: np.ndarray, last: np.ndarray, releases: int = 1) -> Audit:
         seconds=0.0,
     )  # fmt: skip
     wish = Wish(max_attack=1.0, releases=releases)
-    return Audit(
+    details = Audit(
         model="m", layer=3, layers=6, width=4, length=16, calibration=10, points=(point,),
-        recommendation=recommend([point], wish), guarantees=certificate.guarantees,
-        fisher_spectrum=(2.0, 1.0), spread_spectrum=(1.0, 1.0), notes=(), seed=0,
+        wish=wish, fisher_spectrum=np.array([2.0, 1.0]), spread_spectrum=np.ones(2), seed=0,
     )  # fmt: skip
+    recommended = details.recommendation.point is not None
+    return release_of(details, certificate.guarantees if recommended else ())
 
 
-def said(audit: Audit, folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+def said(audit: Release[Audit], folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """Every sentence that page, commands, gate and guarantees print of the release."""
-    page = render_audit(audit, Provenance.capture("tacit audit model", data_rows=PROMPTS))
+    page = render_report(audit)
     body = re.sub(r"<(script|style).*?</\1>|<svg.*?</svg>|<table.*?</table>", " ", page, flags=re.S)
     text = unescape(re.sub(r"<[^>]+>", " ", body))
     path = folder / "audit.json"
@@ -84,12 +84,12 @@ def said(audit: Audit, folder: Path, capsys: pytest.CaptureFixture[str]) -> list
     assert run(["show", str(path)]) == 0
     run(["gate", str(path), "--max-success", "0.99", "--max-factor", "1e300", "--force"])
     printed = capsys.readouterr().out
-    form = audit.form
+    judged = Policy(max_success=0.9, max_factor=99)
     gathered = [
-        text, *printed.splitlines(), hidden_verdict(audit).sentence, verdict(form).sentence,
-        *(held.describe() for held in form.guarantees), *(line for _, line in lines(form)),
-        *audit.recommendation.reasons,
-        *(check.sentence for check in check_release(audit, max_success=0.9, max_factor=99).checks),
+        text, *printed.splitlines(), audit_verdict(audit).sentence, verdict(audit).sentence,
+        *(held.describe() for held in audit.guarantees), *(line for _, line in lines(audit)),
+        *audit.details.recommendation.reasons,
+        *(check.sentence for check in check_release(audit, judged).checks),
     ]  # fmt: skip
     # a sentence ends with a full stop before a capital; one inside a number does not
     return [
@@ -110,11 +110,11 @@ def test_no_sentence_claims_less_than_an_attacker_reaches_who_knows_the_first_to
     blind, seen = share_named(tokens), share_named(tokens, codes)
     assert (round(blind, 3), round(seen, 3)) == (0.334, 0.788)
     audit = audited(codes, tokens)
-    leakage = audit.form.leakage
+    leakage = audit.leakage
     assert leakage is not None
     assert leakage.factor == CODES
     # the code alone, to whom all prompts are equally likely
-    assert audit.points[0].bound == pytest.approx(CODES / PROMPTS)
+    assert audit.details.points[0].bound == pytest.approx(CODES / PROMPTS)
     # the promise for every prior covers this attacker, and the percentage derived for it too
     assert Fraction(seen) <= Fraction(leakage.factor) * Fraction(blind)
     assert leakage.success(blind, "the prompt").success >= seen
@@ -128,15 +128,15 @@ def test_no_sentence_claims_less_than_an_attacker_reaches_who_knows_the_first_to
     for line in sentences:
         if FOR_EVERYONE.search(line):
             assert all(value >= seen for value in percentages(line)), line
-    assert "64 (4.16 nats)" in hidden_verdict(audit).sentence
-    headline = hidden_verdict(audit).sentence
+    assert "64 (4.16 nats)" in audit_verdict(audit).sentence
+    headline = audit_verdict(audit).sentence
     assert headline.index("64 (4.16 nats)") < headline.index("%")
     assert "one code per prompt, ever" in headline
 
 
 def test_a_curve_beside_the_headline_depends_on_n_and_the_factor_does_not() -> None:
     tokens, codes = instance()
-    leakage = audited(codes, tokens).form.leakage
+    leakage = audited(codes, tokens).leakage
     assert leakage is not None
     found = dict(leakage.success_by_candidates([10, 400, 4000, 1_000_000]))
     assert found[10] == 1.0
@@ -155,28 +155,28 @@ def test_codes_of_several_positions_are_counted_together(
     source = np.random.default_rng(releases)
     codes = source.integers(CODES, size=(PROMPTS, releases))
     audit = audited(codes, codes[:, 0], releases)
-    leakage = audit.form.leakage
+    leakage = audit.leakage
     assert leakage is not None
     assert leakage.factor == float(CODES**releases)
-    assert audit.points[0].bound == len({tuple(row) for row in codes.tolist()}) / PROMPTS
-    headline = hidden_verdict(audit).sentence
+    assert audit.details.points[0].bound == len({tuple(row) for row in codes.tolist()}) / PROMPTS
+    headline = audit_verdict(audit).sentence
     assert f"{releases} codes per prompt, ever, together multiply" in headline
     assert f"names it from {releases} releases at most" in headline
     path = tmp_path / "audit.json"
     path.write_text(json.dumps(audit.to_dict(), allow_nan=False), encoding="utf-8")
     assert run(["gate", str(path), "--max-factor", str(CODES**releases)]) == 0
     assert run(["gate", str(path), "--max-factor", "64"]) == 1
-    twice = check_release(path, max_factor=1e300, releases=2 * releases)
+    twice = check_release(path, Policy(max_factor=1e300, releases=2 * releases))
     assert twice.checks[0].found == float(CODES ** (2 * releases))
     assert run(["gate", str(path), "--max-success", "0.05"]) == 1
-    assert f"{releases} codes" in render_audit(audit, Provenance.capture("x", data_rows=1))
+    assert f"{releases} codes" in render_report(audit)
 
 
 def test_noise_that_was_attacked_once_keeps_to_no_wish_of_several_releases() -> None:
     from dataclasses import replace
 
     tokens, codes = instance()
-    point = replace(audited(codes, tokens).points[0], bound=None, information=None)
+    point = replace(audited(codes, tokens).details.points[0], bound=None, information=None)
     assert recommend([point], Wish(max_attack=0.5)).point is point
     none = recommend([point], Wish(max_attack=0.5, releases=2))
     assert none.point is None

@@ -17,6 +17,7 @@ from tacit.hidden_states import (
     Quotient,
     Recipe,
     Sizes,
+    SweepRequest,
     estimate_log_det,
     estimate_rate,
     prepare_quotients,
@@ -263,10 +264,15 @@ def test_it_is_swept_like_any_other_and_stays_below_its_bound(releases):
     model = small_network(vocabulary=30)
     stream = np.random.default_rng(0).integers(30, size=5000)
     prefixes = Prefixes.draw(stream, bank=200, calibration=200, held_out=60, length=6, rng=0)
+    request = SweepRequest(
+        mechanisms=[
+            Quotient(2, 2.0, epochs=2),
+            Quotient(2, 2.0, epochs=2, behaviour=True, leakage=True),
+        ],
+        kl_budgets=[], attackers=[], guessers=["known-prefix(10,8)", "token"],
+    )  # fmt: skip
     points = sweep(
-        model, [1],
-        [Quotient(2, 2.0, epochs=2), Quotient(2, 2.0, epochs=2, behaviour=True, leakage=True)],
-        [], [], prefixes=prefixes, guessers=["known-prefix(10,8)", "token"], releases=releases,
+        model, [1], request, prefixes=prefixes, releases=releases,
         sizes=Sizes(geometry=60, pairs=50, prompts=60, generated=0, queries=100), rng=0,
     )  # fmt: skip
     assert [point.reading for point in points[:3]] == [

@@ -9,13 +9,19 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tacit.hidden_states.audit.catalogue import read_mechanism  # noqa: E402
+from tacit import codec  # noqa: E402
+from tacit.hidden_states import (  # noqa: E402
+    Point,
+    Setting,
+    Sizes,
+    SweepRequest,
+    SweepRun,
+    read_mechanism,
+    sweep,
+)
 from tacit.hidden_states.audit.cell_points import cell_attack, within  # noqa: E402
 from tacit.hidden_states.audit.laboratory import Laboratory  # noqa: E402
-from tacit.hidden_states.audit.mechanisms import Setting  # noqa: E402
-from tacit.hidden_states.audit.points import Point, Table, columns  # noqa: E402
-from tacit.hidden_states.audit.sizes import Sizes  # noqa: E402
-from tacit.hidden_states.audit.sweep import sweep  # noqa: E402
+from tacit.hidden_states.audit.points import PointTable, columns  # noqa: E402
 from tacit.hidden_states.codebooks.certificates import certify  # noqa: E402
 from tacit.hidden_states.noise.shapes import Designs  # noqa: E402
 from tacit.models.passes import Pass  # noqa: E402
@@ -27,7 +33,12 @@ SIZES = Sizes(
     geometry=100, pairs=50, prompts=150, generated=20, queries=100, held_out=40, trained=100
 )
 MECHANISMS = ["isotropic", "inverse-fisher", "generalized-eigen(1)", "codebook-fisher", "argmax"]
-OPTIONS = {"codewords": (8,), "readings": ("raw", "wiener"), "sizes": SIZES, "rng": 3}
+OPTIONS = {"sizes": SIZES, "rng": 3}
+ASKED = {"codewords": (8,), "readings": ("raw", "wiener")}
+
+
+def request(mechanisms, budgets, **more):
+    return SweepRequest(**{**ASKED, "mechanisms": mechanisms, "kl_budgets": budgets, **more})
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +54,7 @@ def prefixes():
 
 @pytest.fixture(scope="module")
 def points(model, prefixes):
-    return sweep(model, [LAYER], MECHANISMS, [0.05, 2.0], prefixes=prefixes, **OPTIONS)
+    return sweep(model, [LAYER], request(MECHANISMS, [0.05, 2.0]), prefixes=prefixes, **OPTIONS)
 
 
 @pytest.fixture(scope="module")
@@ -67,14 +78,16 @@ def test_prompts_are_read_at_all_layers_in_one_pass(model, prefixes, monkeypatch
         assert (states - model.states(prefixes.bank, layer)).abs().max() < 1e-5
     exact = model.logits(prefixes.bank).softmax(dim=1)
     assert (whole.behaviours.probabilities(slice(None)) / exact - 1).abs().max() < 0.02
-    passes = []
-    plain = type(model).passes
+    runs = []
+    plain = type(model).clean_runs
     monkeypatch.setattr(
-        type(model), "passes", lambda self, *args: passes.append(args) or plain(self, *args)
+        type(model), "clean_runs", lambda self, *args: runs.append(args) or plain(self, *args)
     )
-    found = sweep(model, [1, 2], ["argmax"], [], prefixes=prefixes, **OPTIONS)
-    assert len(passes) == 2
-    alone = sweep(model, [2], ["argmax"], [], prefixes=prefixes, **OPTIONS)
+    found = sweep(model, [1, 2], request(["argmax"], []), prefixes=prefixes, **OPTIONS)
+    # every prompt of the bank and of the calibration once, for both layers
+    assert sum(len(tokens) for tokens, _ in runs) == len(prefixes.bank) + len(prefixes.calibration)
+    assert {tuple(layers) for _, layers in runs} == {(1, 2)}
+    alone = sweep(model, [2], request(["argmax"], []), prefixes=prefixes, **OPTIONS)
     assert [p.kl for p in found if p.layer == 2] == [p.kl for p in alone]
 
 
@@ -110,10 +123,9 @@ def test_noise_read_alone_is_bayes_rule_over_what_the_model_predicts(model, pref
     raw, alone = sweep(
         model,
         [LAYER],
-        ["isotropic"],
-        [0.5],
+        request(["isotropic"], [0.5], readings=("raw", "posterior-behaviour")),
         prefixes=prefixes,
-        **OPTIONS | {"readings": ("raw", "posterior-behaviour")},
+        **OPTIONS,
     )
     assert (raw.protocol, alone.protocol) == ("A", "B")
     assert alone.generated is None
@@ -133,10 +145,10 @@ def test_noise_read_alone_is_bayes_rule_over_what_the_model_predicts(model, pref
 
 
 def test_a_reading_belongs_to_one_protocol(points):
-    content = of(points, "isotropic", reading="raw")[0].to_dict()
+    content = codec.write(Point, of(points, "isotropic", reading="raw")[0])
     for reading, protocol in (("raw", "B"), ("posterior-behaviour", "A"), ("table", "A")):
         with pytest.raises(ValueError, match=r"point\.protocol"):
-            Point.from_dict(content | {"reading": reading, "protocol": protocol})
+            codec.read(Point, content | {"reading": reading, "protocol": protocol}, "point")
 
 
 def test_a_singular_design_has_no_epsilon_and_hides_nothing(points):
@@ -203,52 +215,58 @@ def test_a_design_does_not_depend_on_which_was_computed_before(laboratory):
 def test_an_interrupted_sweep_loses_the_point_it_was_at(model, prefixes, points, tmp_path):
     path = tmp_path / "points.jsonl"
     names = ["isotropic", "argmax"]
-    asked = {"prefixes": prefixes, "out": path, **OPTIONS}
+    asked = {"request": request(names, [0.05, 2.0]), "prefixes": prefixes, **OPTIONS}
 
     def stop(_, done, __):
         if done == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        sweep(model, [LAYER], names, [0.05, 2.0], progress=stop, **asked)
+        sweep(model, [LAYER], run=SweepRun(out=path, progress=stop), **asked)
     assert path.read_text(encoding="utf-8").count("\n") == 3
     with open(path, "a", encoding="utf-8") as stream:
         stream.write('{"key": "cut o')
     kept = path.read_bytes()[:-14]
-    whole = sweep(model, [LAYER], names, [0.05, 2.0], **asked)
+    whole = sweep(model, [LAYER], run=SweepRun(out=path), **asked)
     assert path.read_bytes().startswith(kept)
     assert path.read_text(encoding="utf-8").count("\n") == 6
     again = [p for p in points if p.mechanism in names]
     for left, right in zip(whole, again, strict=True):
         assert (left.kl, left.attacks, left.agreement) == (right.kl, right.attacks, right.agreement)
     before = path.read_bytes()
-    assert sweep(model, [LAYER], names, [0.05, 2.0], **asked) == whole
+    assert sweep(model, [LAYER], run=SweepRun(out=path), **asked) == whole
     assert path.read_bytes() == before
 
 
 def test_points_come_back_from_json(points):
     for point in points:
-        text = json.dumps(point.to_dict(), allow_nan=False)
-        assert Point.from_dict(json.loads(text)) == point
+        text = json.dumps(codec.write(Point, point), allow_nan=False)
+        assert codec.read(Point, json.loads(text), "point") == point
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("bound", 2.0), ("kl", [1.0, 2.0, 3.0]), ("protocol", "C"), ("attacks", []), ("layer", None)],
+    [
+        ("bound", 2.0),
+        ("kl", {"value": 1.0, "low": 2.0, "high": 3.0, "confidence": None}),
+        ("protocol", "C"),
+        ("attacks", []),
+        ("layer", None),
+    ],
 )
 def test_a_point_that_is_none_is_refused(points, name, value):
-    content = points[-1].to_dict() | {name: value}
+    content = codec.write(Point, points[-1]) | {name: value}
     if value is None:
         del content[name]
-    with pytest.raises(ValueError, match=name if value is not None else "layer"):
-        Point.from_dict(content)
+    with pytest.raises(ValueError, match=rf"^point(\.|: .*){name}"):
+        codec.read(Point, content, "point")
 
 
 def test_a_file_of_something_else_is_refused(tmp_path):
     path = tmp_path / "points.jsonl"
     path.write_text('{"key": "a"}\n', encoding="utf-8")
     with pytest.raises(ValueError, match="line 1"):
-        Table(path)
+        PointTable(path)
     assert path.read_text(encoding="utf-8") == '{"key": "a"}\n'
 
 
@@ -304,7 +322,11 @@ def test_what_cannot_be_swept_is_refused_before_anything_is_measured(
     model, prefixes, tmp_path, change, word
 ):
     path = tmp_path / "points.jsonl"
-    options = {"layers": [1], "mechanisms": ["isotropic"], "kl_budgets": [1.0], **OPTIONS} | change
+    options = {"mechanisms": ["isotropic"], "kl_budgets": [1.0], **ASKED, **change}
+    layers = options.pop("layers", [1])
     with pytest.raises(ValueError, match=word):
-        sweep(model, prefixes=prefixes, out=path, **options)
+        sweep(
+            model, layers, SweepRequest(**options), prefixes=prefixes, run=SweepRun(out=path),
+            **OPTIONS,
+        )  # fmt: skip
     assert not path.exists()

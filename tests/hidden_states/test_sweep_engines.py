@@ -10,8 +10,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from tacit.compute import mapping  # noqa: E402
-from tacit.hidden_states.audit.sizes import Sizes  # noqa: E402
-from tacit.hidden_states.audit.sweep import Bench, sweep  # noqa: E402
+from tacit.hidden_states import Bench, Sizes, SweepRequest, SweepRun, sweep  # noqa: E402
 from tacit.models.texts.prefixes import Prefixes  # noqa: E402
 from tests.clusters import dask_cluster, ray_cluster  # noqa: E402
 from tests.hidden_states.networks import small_network  # noqa: E402
@@ -33,11 +32,13 @@ def asked():
     stream = np.random.default_rng(1).integers(40, size=6000)
     prefixes = Prefixes.draw(stream, bank=200, calibration=200, held_out=100, length=6, rng=0)
     model = small_network(vocabulary=40, width=16)
-    words = {"codewords": (8,), "readings": ("raw", "posterior-behaviour")}
-    more = {"guessers": ("known-prefix",), "sizes": SIZES, "rng": 3}
+    request = SweepRequest(
+        mechanisms=MECHANISMS, kl_budgets=[0.05, 2.0], codewords=(8,),
+        readings=("raw", "posterior-behaviour"), guessers=("known-prefix",),
+    )  # fmt: skip
     return {
-        "model": model, "layers": [1], "mechanisms": MECHANISMS, "kl_budgets": [0.05, 2.0],
-        "prefixes": prefixes, **words, **more,
+        "model": model, "layers": [1], "request": request, "prefixes": prefixes, "sizes": SIZES,
+        "rng": 3,
     }  # fmt: skip
 
 
@@ -56,9 +57,8 @@ def test_two_processes_have_the_bits_of_one(asked, alone, monkeypatch, tmp_path)
     monkeypatch.setattr(Bench, "measure", lambda *given: here.append(1) or plain(*given))
     reports = []
     path = tmp_path / "points.jsonl"
-    shared = sweep(
-        **asked, workers=2, out=path, progress=lambda label, *counts: reports.append(counts)
-    )
+    run = SweepRun(workers=2, out=path, progress=lambda label, *counts: reports.append(counts))
+    shared = sweep(**asked, run=run)
     assert bits(shared) == bits(alone)
     assert 0 < len(here) < len(alone), "no worker measured anything"
     assert reports[0] == (0, len(alone))
@@ -66,7 +66,7 @@ def test_two_processes_have_the_bits_of_one(asked, alone, monkeypatch, tmp_path)
     assert path.read_text(encoding="utf-8").count("\n") == len(alone)
     # what stands there is not measured again, here or elsewhere
     here.clear()
-    assert sweep(**asked, workers=2, out=path) == shared
+    assert sweep(**asked, run=SweepRun(workers=2, out=path)) == shared
     assert not here
 
 

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tacit.hidden_states import Sizes, sweep  # noqa: E402
+from tacit.hidden_states import Sizes, SweepRequest, SweepRun, sweep  # noqa: E402
 from tacit.models.texts.prefixes import Prefixes  # noqa: E402
 from tests.hidden_states.networks import small_network  # noqa: E402
 
@@ -33,20 +33,16 @@ def swept(out, progress=None):
     model = small_network(vocabulary=30, width=8)
     stream = np.random.default_rng(4).integers(30, size=2000)
     prefixes = Prefixes.draw(stream, bank=60, calibration=60, held_out=24, length=5, rng=0)
-    shared = {"prefixes": prefixes, "sizes": SIZES, "out": out, "rng": 11, "progress": progress}
-    return (
-        *sweep(model, [1], [*NOISE, *CODES], [0.5], codewords=(6,), readings=("raw",), **shared),
-        *sweep(
-            model,
-            [2],
-            ["isotropic", "mahalanobis-optimal"],
-            [],
-            ("euclidean", "complement", "weighted", "mahalanobis"),
-            epsilons=[4.0],
-            readings=ALL,
-            **shared,
-        ),
+    run = SweepRun(out=out, progress=progress)
+    every = SweepRequest(
+        mechanisms=[*NOISE, *CODES], kl_budgets=[0.5], codewords=(6,), readings=("raw",)
     )
+    equal = SweepRequest(
+        mechanisms=["isotropic", "mahalanobis-optimal"], kl_budgets=[], epsilons=[4.0],
+        readings=ALL, attackers=("euclidean", "complement", "weighted", "mahalanobis"),
+    )  # fmt: skip
+    shared = {"prefixes": prefixes, "sizes": SIZES, "run": run, "rng": 11}
+    return (*sweep(model, [1], every, **shared), *sweep(model, [2], equal, **shared))
 
 
 def lines(path):
@@ -56,12 +52,12 @@ def lines(path):
 def close(found, stored, loose=False):
     """Words and integers alike; numbers to what another processor's products may change."""
     if isinstance(stored, dict):
+        if loose and is_interval(stored) and stored["low"] < stored["high"]:
+            return found["low"] <= stored["high"] and stored["low"] <= found["high"]
         return set(found) == set(stored) and all(
             close(found[name], stored[name], loose) for name in stored
         )
     if isinstance(stored, list):
-        if loose and is_interval(found) and is_interval(stored) and stored[1] < stored[2]:
-            return found[1] <= stored[2] and stored[1] <= found[2]
         return len(found) == len(stored) and all(
             close(one, other, loose) for one, other in zip(found, stored, strict=True)
         )
@@ -72,8 +68,11 @@ def close(found, stored, loose=False):
 
 def is_interval(value):
     """Whether this is a mean with its ends."""
-    numbers = len(value) == 3 and all(isinstance(one, float) for one in value)
-    return numbers and value[1] <= value[0] <= value[2]
+    return set(value) == {"value", "low", "high", "confidence"}
+
+
+def interval(value, low, high):
+    return {"value": value, "low": low, "high": high, "confidence": None}
 
 
 def test_every_mechanism_measures_what_it_measured_before(tmp_path):
@@ -92,9 +91,10 @@ def test_every_mechanism_measures_what_it_measured_before(tmp_path):
 
 
 def test_a_mean_outside_the_stored_interval_is_another():
-    assert close([0.5, 0.4, 0.6], [0.58, 0.5, 0.7], loose=True)
-    assert not close([0.5, 0.4, 0.6], [0.58, 0.5, 0.7])
-    assert not close([0.5, 0.4, 0.6], [0.8, 0.7, 0.9], loose=True)
+    here, near = interval(0.5, 0.4, 0.6), interval(0.58, 0.5, 0.7)
+    assert close(here, near, loose=True)
+    assert not close(here, near)
+    assert not close(here, interval(0.8, 0.7, 0.9), loose=True)
     assert not close(1.0, 1.1, loose=True)
 
 
@@ -103,17 +103,21 @@ def test_points_of_the_same_model_alone_are_resumed(tmp_path):
     model = small_network(vocabulary=30, width=8)
     stream = np.random.default_rng(4).integers(30, size=2000)
     prefixes = Prefixes.draw(stream, bank=20, calibration=20, held_out=4, length=5, rng=0)
-    asked = {"prefixes": prefixes, "sizes": SIZES, "out": path, "rng": 11, "readings": ("raw",)}
-    first = sweep(model, [1], ["isotropic"], [0.5], **asked)
+    request = SweepRequest(mechanisms=["isotropic"], kl_budgets=[0.5], readings=("raw",))
+    asked = {
+        "request": request, "prefixes": prefixes, "sizes": SIZES, "run": SweepRun(out=path),
+        "rng": 11,
+    }  # fmt: skip
+    first = sweep(model, [1], **asked)
     written = path.read_bytes()
-    again = sweep(small_network(vocabulary=30, width=8), [1], ["isotropic"], [0.5], **asked)
+    again = sweep(small_network(vocabulary=30, width=8), [1], **asked)
     assert path.read_bytes() == written
-    assert [point.to_dict() for point in again] == [point.to_dict() for point in first]
+    assert again == first
     with torch.no_grad():
         next(iter(model.network.parameters())).mul_(1.5)
-    sweep(model, [1], ["isotropic"], [0.5], **asked)
+    sweep(model, [1], **asked)
     assert len(lines(path)) == 2 * len(first)
     assert path.read_bytes().startswith(written)
     model.network.config.layer_norm_epsilon *= 2
-    sweep(model, [1], ["isotropic"], [0.5], **asked)
+    sweep(model, [1], **asked)
     assert len(lines(path)) == 3 * len(first)

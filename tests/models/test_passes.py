@@ -8,9 +8,12 @@ pytest.importorskip("transformers")
 
 from transformers import DynamicCache  # noqa: E402
 
-from tacit.hidden_states import Codebook, CodebookFit  # noqa: E402
+from tacit.hidden_states import (  # noqa: E402
+    Codebook,
+    CodebookFit,
+    Sizes,
+)
 from tacit.hidden_states.audit.laboratory import Laboratory  # noqa: E402
-from tacit.hidden_states.audit.sizes import Sizes  # noqa: E402
 from tacit.models.continuation import prefilled  # noqa: E402
 from tacit.models.generation import Prefilled  # noqa: E402
 from tacit.models.padding import before_last, pad  # noqa: E402

@@ -26,11 +26,7 @@ from tacit.hidden_states import (
     prepare_states,
 )
 from tacit.hidden_states.origin import Origin
-from tacit.specifications import public_subspace, specify
 from tacit.statistics import Session, privatize
-from tests.adapters import models as adapters
-from tests.audits import found
-from tests.training import runs
 
 ROWS = np.random.default_rng(2).normal(size=(41, 2))
 STATES = np.random.default_rng(3).normal(size=(40, 4)).astype(np.float32)
@@ -66,24 +62,21 @@ def classifier() -> Any:
 
 
 def training() -> Any:
+    from tests.training import runs
+
     return runs.released()
 
 
 def adapter() -> Any:
-    return adapters.released()
+    from tests.adapters import models
+
+    return models.released()
 
 
 def specification() -> Any:
-    source = np.random.default_rng(0)
-    torch.manual_seed(0)
-    backbone = torch.nn.Sequential(
-        torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 5)
-    )  # fmt: skip
-    subspace = public_subspace(
-        backbone, source.normal(size=(200, 6)), np.arange(200) % 3, size=6, tasks=20, records=30
-    )
-    data, labels = source.normal(size=(30, 6)), np.arange(30) % 3
-    return specify(labels, data, backbone, classes=3, epsilon=1.0, subspace=subspace)
+    from tests.specifications import samples
+
+    return samples.released()
 
 
 def codes(out: Path | None = None) -> Any:
@@ -121,6 +114,8 @@ def states() -> Any:
 
 
 def audit() -> Any:
+    from tests.audits import found
+
     return found()
 
 

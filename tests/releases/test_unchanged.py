@@ -17,7 +17,15 @@ from tacit.hidden_states import (  # noqa: E402
 from tacit.hidden_states.codebooks.encoding import KnownCodes  # noqa: E402
 from tacit.ledger import Ledger  # noqa: E402
 from tacit.releases import open_vectors  # noqa: E402
-from tacit.specifications import load_backbone, prepare_specification, public_subspace  # noqa: E402
+from tacit.specifications import (  # noqa: E402
+    Description,
+    LabelCodes,
+    PublicTasks,
+    ReplacedRecord,
+    load_backbone,
+    prepare_specification,
+    public_subspace,
+)
 
 from ..hidden_states.networks import random_model  # noqa: E402
 
@@ -34,11 +42,14 @@ def network():
     return torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 5))
 
 
-SUBSPACE = public_subspace(network(), *records(200, seed=9), size=6, tasks=20, records=30)
+SUBSPACE = public_subspace(
+    network(), *records(200, seed=9), size=6, tasks=PublicTasks(count=20, records=30)
+)
+PROMISE = ReplacedRecord(epsilon=1.0)
 KINDS = {
-    "labels": {"subspace": SUBSPACE},
-    "steps": {"subspace": SUBSPACE, "steps": 3},
-    "tensor data": {"subspace": SUBSPACE, "steps": 3},
+    "labels": LabelCodes(),
+    "steps": LabelCodes(steps=3),
+    "tensor data": LabelCodes(steps=3),
 }
 
 
@@ -47,13 +58,14 @@ def described(kind, *, changed):
     data = torch.tensor(rows, dtype=torch.float32) if kind == "tensor data" else rows
     shares = np.eye(CLASSES)[labels]
     prepared = prepare_specification(
-        shares, data, network(), classes=CLASSES, targets="independent", epsilon=1.0, rng=3,
-        **KINDS[kind],
+        shares, data, PROMISE, KINDS[kind],
+        about=Description(classes=CLASSES, targets="independent"), backbone=network(),
+        space=SUBSPACE, rng=3,
     )  # fmt: skip
     if changed:
         data *= 1e3
         shares[:] = np.roll(shares, 1, axis=1)
-    return prepared.draw().specification.vector
+    return prepared.draw().details.specification.vector
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -75,14 +87,15 @@ def refused(prepared, folder, match):
 def test_a_specification_of_another_network_is_refused(tmp_path):
     shared, (rows, labels) = load_backbone(network()), records()
     prepared = prepare_specification(
-        labels, rows, shared, classes=CLASSES, epsilon=1.0, subspace=SUBSPACE
-    )
+        labels, rows, PROMISE, about=Description(classes=CLASSES), backbone=shared,
+        space=SUBSPACE,
+    )  # fmt: skip
     with torch.no_grad():
         shared.module[0].weight.mul_(2.0)
     refused(prepared, tmp_path, "backbone: expected it as it was prepared")
     with torch.no_grad():
         shared.module[0].weight.div_(2.0)
-    assert prepared.draw().records == len(rows)
+    assert prepared.draw().details.records == len(rows)
 
 
 def test_known_codes_are_copied():

@@ -12,24 +12,21 @@ import pytest
 
 pytest.importorskip("torch")
 
-from tacit.report.drawing import NARROW, WIDE
-from tacit.report.hidden.figures import curve_figure, map_figure, spectrum_figure
-from tacit.report.hidden.guesses import guess_table
-from tacit.report.hidden.page import compared, render_audit
-from tacit.report.hidden.points import LEFT, REACHED, point_groups
-from tacit.report.hidden.words import hidden_verdict
-
+from tacit import codec
+from tacit.hidden_states import Audit, Point, Wish, recommend
 from tacit.hidden_states.audit.catalogue import mechanism_of
-from tacit.hidden_states.audit.findings import Audit
-from tacit.hidden_states.audit.guesses import GuessPoint
-from tacit.hidden_states.audit.points import AttackPoint, Point
-from tacit.hidden_states.audit.recommendation import Wish, recommend
+from tacit.hidden_states.audit.page.figures import curve_figure, map_figure, spectrum_figure
+from tacit.hidden_states.audit.page.sections import curve_points
+from tacit.hidden_states.audit.page.tables import LEFT, REACHED, guess_table, point_groups
+from tacit.hidden_states.audit.page.words import audit_verdict
+from tacit.hidden_states.audit.points import PROTOCOLS, AttackPoint, GuessPoint
+from tacit.hidden_states.audit.release import release_of
 from tacit.measured import Interval
-from tacit.releases import Provenance
-from tacit.report import write_report
+from tacit.pages import NARROW, WIDE
+from tacit.releases import Release
+from tacit.report import render_report, write_report
 from tests.audits import found
 
-PROVENANCE = Provenance.capture("tacit audit model --layer 1", data_rows=60)
 VOID = {"meta", "line", "rect", "circle", "polyline", "br"}
 
 
@@ -57,8 +54,9 @@ def noisy(point: Point, reading: str, attack: float, agreement: float) -> Point:
     share = Interval(attack, max(0.0, attack - 0.02), min(1.0, attack + 0.02))
     return replace(
         point,
-        family="gaussian", mechanism="isotropic", reading=reading, codewords=None, kl_budget=2.0,
-        predicted_kl=2.0, bound=None, information=None, epsilon_nearest=3.0, epsilon_random=9.0,
+        family="gaussian", mechanism="isotropic", reading=reading, protocol=PROTOCOLS[reading],
+        codewords=None, kl_budget=2.0, predicted_kl=2.0, bound=None, information=None,
+        epsilon_nearest=3.0, epsilon_random=9.0,
         agreement=Interval(agreement, agreement - 0.02, agreement + 0.02),
         attacks=(
             AttackPoint(
@@ -71,45 +69,54 @@ def noisy(point: Point, reading: str, attack: float, agreement: float) -> Point:
 
 @pytest.fixture
 def audit() -> Audit:
-    base = found()
+    base = found().details
     points = (
         noisy(base.points[0], "raw", 0.8, 0.2),
         noisy(base.points[0], "posterior-mean", 0.4, 0.6),
         *base.points,
     )
-    return replace(base, points=points, recommendation=recommend(points, Wish()))
+    return replace(base, points=points)
+
+
+def released(audit: Audit) -> Release[Audit]:
+    """The audit with the guarantees of the code, where that is recommended."""
+    point = audit.recommendation.point
+    bounded = point is not None and point.rank == 3 and point.bound is not None
+    return release_of(audit, found().guarantees if bounded else ())
+
+
+def page_of(audit: Audit) -> str:
+    return render_report(released(audit))
 
 
 def test_the_page_is_one_whole_file_that_loads_nothing(audit: Audit, tmp_path: Path) -> None:
-    page = write_report(audit, tmp_path / "out.html", PROVENANCE).read_text(encoding="utf-8")
+    page = write_report(released(audit), tmp_path / "out.html").read_text(encoding="utf-8")
     structure = Structure()
     structure.feed(page)
     assert structure.open == []
     assert structure.loads == []
-    embedded = re.search(r'id="tacit-audit">(.*?)</script>', page, re.S)
+    embedded = re.search(r'id="tacit-release">(.*?)</script>', page, re.S)
     assert embedded
     content = json.loads(embedded[1])
-    assert Audit.from_dict(content).recommendation == audit.recommendation
+    assert Release.from_dict(content).details.recommendation == audit.recommendation
 
 
 def test_the_verdict_comes_first_with_the_bound_rounded_up(audit: Audit) -> None:
-    verdict = hidden_verdict(audit)
+    verdict = audit_verdict(released(audit))
     assert verdict.kind == "bounded"
     assert "at most 5.0%" in verdict.sentence or "at most 5.1%" in verdict.sentence
-    page = render_audit(audit, PROVENANCE)
+    page = page_of(audit)
     assert page.index(verdict.sentence[:40]) < page.index("<svg")
 
 
 def test_without_a_proof_or_a_choice_the_verdict_says_so(audit: Audit) -> None:
-    noise = replace(audit, recommendation=recommend(audit.points[:2], Wish(max_attack=0.5)))
-    assert hidden_verdict(noise).kind == "measured"
-    assert "nothing proves" in hidden_verdict(noise).sentence
-    assert "nothing proves" in render_audit(replace(noise, guarantees=()), PROVENANCE)
-    none = replace(
-        audit, recommendation=recommend(audit.points, Wish(max_attack=0.001)), guarantees=()
-    )
-    assert hidden_verdict(none).sentence.startswith("Store none")
-    assert "Store none" in render_audit(none, PROVENANCE)
+    noise = replace(audit, points=audit.points[:2], wish=Wish(max_attack=0.5))
+    assert audit_verdict(released(noise)).kind == "measured"
+    assert "nothing proves" in audit_verdict(released(noise)).sentence
+    assert "nothing proves" in page_of(noise)
+    none = replace(audit, wish=Wish(max_attack=0.001))
+    assert audit_verdict(released(none)).sentence.startswith("Store none")
+    assert "Store none" in page_of(none)
 
 
 @pytest.mark.parametrize("width", [WIDE, NARROW])
@@ -121,21 +128,21 @@ def test_measurements_are_points_and_bounds_are_lines(audit: Audit, width: int) 
     assert "1 in the empty middle" not in drawn
     assert "2 in the empty middle" in drawn
     assert drawn.count('class="excluded"') == 1
-    curve = str(curve_figure(audit, compared(audit), width=width))
+    curve = str(curve_figure(audit, curve_points(audit), width=width))
     assert curve.count("<polyline") == 2
     assert spectrum_figure(audit, width=width) is not None
 
 
 def test_the_counts_of_the_middle_are_in_the_caption(audit: Audit) -> None:
-    page = " ".join(render_audit(audit, PROVENANCE).split())
+    page = " ".join(page_of(audit).split())
     assert "Of 1 noisy releases read as they come, 0 lie there; of 1 denoised ones, 1." in page
 
 
 def read_alone(audit: Audit, wish: Wish) -> Audit:
     """Add a noisy state decoded alone to what was measured."""
-    alone = replace(noisy(audit.points[0], "posterior-behaviour", 0.4, 0.55), protocol="B")
+    alone = noisy(audit.points[0], "posterior-behaviour", 0.4, 0.55)
     points = (*audit.points, alone)
-    return replace(audit, points=points, recommendation=recommend(points, wish), guarantees=())
+    return replace(audit, points=points, wish=wish)
 
 
 def test_a_release_decoded_alone_is_not_drawn_among_those_with_clean_positions(
@@ -143,28 +150,29 @@ def test_a_release_decoded_alone_is_not_drawn_among_those_with_clean_positions(
 ) -> None:
     both = read_alone(audit, Wish())
     assert str(map_figure(both, width=WIDE)) == str(map_figure(audit, width=WIDE))
-    page = " ".join(render_audit(both, PROVENANCE).split())
+    page = " ".join(page_of(both).split())
     assert "Not drawn: of 1 decoded from the release alone (protocol B), 1 would." in page
     named = ["K = 2, read as it comes", "K = 2, denoised by public states"]
     groups = point_groups(both)
     assert [row.name for row in groups[0].rows] == [*named, "K = 2, decoded alone by public states"]
     assert [row.cells[len(REACHED)] for row in groups[0].rows] == ["A", "A", "B"]
     assert ">K = 2, decoded alone by public states</th>" in page
-    assert [point.protocol for _, point in compared(both)] == ["A", "A"]
+    assert [point.protocol for _, point in curve_points(both)] == ["A", "A"]
 
 
 def test_a_wish_for_the_release_alone_shows_what_was_read_alone(audit: Audit) -> None:
     alone = read_alone(audit, Wish(max_attack=0.5, protocol="B"))
-    assert hidden_verdict(alone).kind == "measured"
-    assert "The release alone gives the model’s next token for 55" in hidden_verdict(alone).rest
+    verdict = audit_verdict(released(alone))
+    assert verdict.kind == "measured"
+    assert "The release alone gives the model’s next token for 55" in verdict.rest
     drawn = str(map_figure(alone, width=WIDE))
     assert "of 1 releases, protocol B; 1 in the empty middle" in drawn
     assert drawn.count('class="measured-point"') == 2
     assert "measured-hollow" not in drawn
-    page = " ".join(render_audit(alone, PROVENANCE).split())
+    page = " ".join(page_of(alone).split())
     assert "holds the release alone (protocol B)" in page
     assert "Of 1 noisy releases decoded alone, 1 lie there." in page
-    assert {point.protocol for _, point in compared(alone)} == {"B"}
+    assert {point.protocol for _, point in curve_points(alone)} == {"B"}
 
 
 def test_a_mechanism_that_nothing_here_defines_is_shown_by_its_name(audit: Audit) -> None:
@@ -172,11 +180,14 @@ def test_a_mechanism_that_nothing_here_defines_is_shown_by_its_name(audit: Audit
         audit.recommendation.point or audit.points[-1],
         family="elsewhere", mechanism="elsewhere(3)", reading="squint", codewords=None,
     )  # fmt: skip
-    assert Point.from_dict(json.loads(json.dumps(point.to_dict()))) == point
+    stored = json.loads(json.dumps(codec.write(Point, point)))
+    assert codec.read(Point, stored, "point") == point
     points = (point, *audit.points[:2])
-    foreign = replace(audit, points=points, recommendation=recommend(points, Wish()))
-    assert hidden_verdict(foreign).sentence.startswith("Store only elsewhere(3), not the state")
-    page = render_audit(foreign, PROVENANCE)
+    foreign = replace(audit, points=points)
+    assert audit_verdict(released(foreign)).sentence.startswith(
+        "Store only elsewhere(3), not the state"
+    )
+    page = page_of(foreign)
     assert page.index(">elsewhere(3)</th>") < page.index('<th scope="row">squint')
     assert "proven by a theorem" in page
 
@@ -190,7 +201,7 @@ def test_the_table_says_first_what_attackers_reach_and_groups_by_mechanism(audit
     assert bounded.name == "C = 3, read as a state"
     assert (bounded.cells[0], bounded.cells[1]) == ("5.0%", "5.0%")
     assert groups[0].rows[0].cells[:2] == ("80.0% [78.0, 82.0]", "none")
-    page = render_audit(audit, PROVENANCE)
+    page = page_of(audit)
     table = page[page.index('<section class="across"') :]
     table = table[: table.index("</section>")]
     for head in (*REACHED, *LEFT):
@@ -211,8 +222,8 @@ def test_rows_say_how_many_cells_there_are_and_how_many_codes_occur(audit: Audit
     )
     assert removed.label.startswith(f"{fitted.mechanism}, C = 90 of 256, ")
     wish = Wish(max_attack=1.0, min_agreement=0.0)
-    chosen = replace(audit, points=(removed,), recommendation=recommend([removed], wish))
-    assert "which of 90 states is nearest" in hidden_verdict(chosen).lead
+    chosen = replace(audit, points=(removed,), wish=wish)
+    assert "which of 90 states is nearest" in audit_verdict(released(chosen)).lead
     top5, divergence = Interval(0.61, 0.6, 0.62), Interval(0.123, 0.12, 0.13)
     told = replace(token, top5=top5, jensen_shannon=divergence)
     cells = point_groups(replace(audit, points=(told,)))[0].rows[0].cells[len(REACHED) :]
@@ -221,7 +232,7 @@ def test_rows_say_how_many_cells_there_are_and_how_many_codes_occur(audit: Audit
 
 
 def test_the_recommended_release_is_marked_in_table_and_figure(audit: Audit) -> None:
-    page = render_audit(audit, PROVENANCE)
+    page = page_of(audit)
     row = re.search(r'<tr class="chosen"><th scope="row">(.*?)</th>', page)
     assert row
     assert row[1] == 'C = 3, read as a state <span class="mark">recommended</span>'
@@ -233,19 +244,15 @@ def test_the_recommended_release_is_marked_in_table_and_figure(audit: Audit) -> 
     assert chosen is not None
     assert float(ring[1]) == pytest.approx(46 + chosen.agreement.value * (WIDE - 18 - 46), abs=0.01)
     assert drawn.count('class="chosen-text"') == 1
-    none = replace(
-        audit, recommendation=recommend(audit.points, Wish(max_attack=0.001)), guarantees=()
-    )
-    assert "recommended</span>" not in render_audit(none, PROVENANCE)
+    none = replace(audit, wish=Wish(max_attack=0.001))
+    assert "recommended</span>" not in page_of(none)
     assert 'class="chosen' not in str(map_figure(none, width=WIDE))
 
 
 def test_the_headline_says_the_factor_then_the_law_then_what_is_left(audit: Audit) -> None:
     tails = {"kl_median": Interval(0.25, 0.2, 0.3), "kl_95": Interval(1.75, 1.5, 2.0)}
     points = tuple(replace(point, **tails) for point in audit.points)
-    verdict = hidden_verdict(
-        replace(audit, points=points, recommendation=recommend(points, Wish()))
-    )
+    verdict = audit_verdict(released(replace(audit, points=points)))
     assert "by at most 3 (" in verdict.lead
     assert "%" not in verdict.lead
     assert (
@@ -266,22 +273,22 @@ def test_attackers_who_know_more_stand_beside_the_recommended_release(audit: Aud
         for value in (0.9, 0.3)
     )  # fmt: skip
     points = tuple(replace(point, guesses=(coded,)) for point in audit.points)
-    known = replace(audit, points=points, clean=(clean,), recommendation=recommend(points, Wish()))
+    known = replace(audit, points=points, clean=(clean,))
     table = guess_table(known)
     assert table is not None
     assert table.chosen == 3
     assert table.rows[0][:4] == (
         "its last token, by what precedes", "10.0%", "90.0% [89.0, 91.0]", "30.0% [29.0, 31.0]",
     )  # fmt: skip
-    page = render_audit(known, PROVENANCE)
+    page = page_of(known)
     cells = re.findall(r'<td data-label="([^"]*)"( class="chosen")?>', page)
     assert [name for name, mark in cells if mark] == [table.heads[3]]
     assert [name for name, _ in cells[: len(table.heads) - 1]] == list(table.heads[1:])
 
 
 def test_a_name_cannot_break_the_page(audit: Audit) -> None:
-    evil = replace(audit, model="<script>alert(1)</script>", notes=("</script><b>",))
-    page = render_audit(evil, PROVENANCE)
+    evil = replace(audit, model="<script>alert(1)</script>")
+    page = render_report(replace(released(evil), remarks=("</script><b>",)))
     assert "<script>alert" not in page
     assert "</script><b>" not in page
 

@@ -167,7 +167,7 @@ def test_a_seeded_release_says_that_it_has_no_guarantee(content: dict[str, Any])
 
 
 def test_an_attack_above_the_bound_overrules_it(content: dict[str, Any]) -> None:
-    content["attacks"][0]["success"].update(value=0.72, low=0.7, high=0.74)
+    content["attacks"][0]["success"].update(value=0.72, low=0.7, high=0.77)
     found = verdict(read_checked(content).release)
     assert found.kind == "contradicted"
     assert found.sentence.startswith("Do not release this")

@@ -49,8 +49,8 @@ def of_vector() -> Any:
 
 PUBLISHED = {
     "specification": of_specification,
-    "states": lambda: states().states,
-    "quotients": lambda: quotients().quotients,
+    "states": lambda: states().details.states,
+    "quotients": lambda: quotients().details.quotients,
     "logits": lambda: (
         privatize_logits(ROWS, range(len(ROWS)), Draw(nats=1.0), QUICK).details.logits
     ),

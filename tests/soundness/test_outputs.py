@@ -13,7 +13,8 @@ from tacit.classifiers import privatize_logits
 from tacit.covariance import Diagonal
 from tacit.design import Design
 from tacit.guarantees import InformationBound, SuccessBound
-from tacit.hidden_states.noise.release import release as release_states
+from tacit.hidden_states import Differences
+from tacit.hidden_states import release as release_states
 from tacit.releases import Release
 from tacit.statistics import privatize
 from tacit.statistics.draws.candidates import draw_family, subset_rate
@@ -82,9 +83,9 @@ def test_a_state_without_noise_in_a_coordinate_has_one_zero_there():
         iterations=0,
     )
     zeros = np.where(np.arange(80) % 2, 0.0, -0.0)
-    noisy = release_states(np.c_[zeros, zeros], bare, differences=[[1.0, 0.0]])
-    assert noisy.guarantee.epsilons[2] == pytest.approx(1.0)
-    assert not np.signbit(noisy.states[:, 1]).any()
+    noisy = release_states(np.c_[zeros, zeros], bare, Differences(listed=[[1.0, 0.0]]))
+    assert noisy.guarantees[0].epsilons[2] == pytest.approx(1.0)
+    assert not np.signbit(noisy.details.states[:, 1]).any()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,14 @@ import pytest
 import torch
 
 from tacit.guarantees import ApproximateDP, GaussianDP, SuccessBound
-from tacit.specifications import prepare_specification, public_subspace
+from tacit.specifications import (
+    Description,
+    PublicTasks,
+    ReplacedRecord,
+    prepare_specification,
+    public_subspace,
+)
+from tacit.specifications.methods import OBJECTIVES
 
 from .registry import certifies
 
@@ -25,7 +32,7 @@ def public(objective):
     rng = np.random.default_rng(5)
     return public_subspace(
         network(), rng.normal(size=(90, WIDTH)), np.arange(90) % 3, objective=objective,
-        size=4, tasks=12, records=20, rng=1,
+        size=4, tasks=PublicTasks(count=12, records=20), rng=1,
     )  # fmt: skip
 
 
@@ -45,30 +52,30 @@ def neighbours(held):
     return pair
 
 
-def certified(given, held, **changes):
+def prepared(given, held, promise):
     return prepare_specification(
-        given[1], given[0], network(), objective=held.objective, classes=CLASSES, epsilon=1.0,
-        subspace=held, **changes,
+        given[1], given[0], promise, OBJECTIVES[held.objective](),
+        about=Description(classes=CLASSES), backbone=network(), space=held,
     )  # fmt: skip
 
 
+def certified(given, held):
+    return prepared(given, held, ReplacedRecord(epsilon=1.0))
+
+
+def numbers(release):
+    factors = release.details.specification.factors
+    return np.concatenate([rows.ravel() for rows in factors.values()])
+
+
 def clean(given, held):
-    release = prepare_specification(
-        given[1], given[0], network(), objective=held.objective, classes=CLASSES,
-        method="compact", subspace=held,
-    ).draw()  # fmt: skip
-    return np.concatenate([rows.ravel() for rows in release.specification.factors.values()])
+    return numbers(prepared(given, held, None).draw())
 
 
 def drawn(given, held, count):
     """What is released, drawn as it is for anyone: fresh noise from the operating system."""
-    prepared = certified(given, held)
-    return np.stack(
-        [
-            np.concatenate([rows.ravel() for rows in found.specification.factors.values()])
-            for found in (prepared._drawn() for _ in range(count))
-        ]
-    )
+    told = certified(given, held)
+    return np.stack([numbers(told._drawn()) for _ in range(count)])
 
 
 def right(left, other, direction):
@@ -85,9 +92,10 @@ def right(left, other, direction):
 
 
 @certifies(SuccessBound, GaussianDP, ApproximateDP)
+@pytest.mark.parametrize("objective", ["labels", "mean"])
 @pytest.mark.parametrize("count", STEPS)
-def test_who_knows_both_data_sets_tells_them_apart_no_more_often_than_certified(count):
-    held = public("labels")
+def test_who_knows_both_data_sets_tells_them_apart_no_more_often_than_certified(count, objective):
+    held = public(objective)
     one, other = neighbours(held)
     direction = clean(other, held) - clean(one, held)
     told = certified(one, held)

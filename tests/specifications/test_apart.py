@@ -1,13 +1,26 @@
 """One record's row is its own: networks that see a record in several rows, and that mix records."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from tacit.specifications import load_backbone, prepare_specification  # noqa: E402
-from tacit.specifications.coordinates import Frame, coordinates  # noqa: E402
-from tacit.specifications.measured import described  # noqa: E402
+from tacit.specifications import (  # noqa: E402
+    ClassScatter,
+    Description,
+    FeatureMean,
+    LabelCodes,
+    PublicTasks,
+    ReplacedRecord,
+    SharedFactors,
+    load_backbone,
+    prepare_specification,
+    public_subspace,
+)
+from tacit.specifications.coordinates import GradientFrame, coordinates  # noqa: E402
+from tacit.specifications.mechanism import describe_mean  # noqa: E402
 
 WINDOWS, WIDTH = 4, 3
 
@@ -49,9 +62,14 @@ def mixed():
     return Shaped(lambda held: (held - held.mean(dim=0)).reshape(len(held), -1, WIDTH), joined)
 
 
-def asked(network, data, **changes):
-    options = {"classes": 2, "epsilon": 1.0, "subspace": None, "clip": 1e-4, "rank": 2}
-    return prepare_specification(np.arange(len(data)) % 2, data, network, **{**options, **changes})
+PROMISE, TWO = ReplacedRecord(epsilon=1.0), Description(classes=2)
+CUT, FACTORS = LabelCodes(clip=1e-4), SharedFactors(rank=2)
+
+
+def asked(network, data, objective=CUT, space=FACTORS):
+    return prepare_specification(
+        np.arange(len(data)) % 2, data, PROMISE, objective, about=TWO, backbone=network, space=space
+    )
 
 
 def test_windows_of_a_record_are_one_row_that_is_clipped_once():
@@ -59,14 +77,14 @@ def test_windows_of_a_record_are_one_row_that_is_clipped_once():
     data, network = rng.normal(size=(6, WINDOWS * WIDTH)), windowed()
     directions = torch.randn(6, WINDOWS * 5)
     found = coordinates(
-        load_backbone(network), data, directions, Frame(("linear",), 2, "gaussian:0")
+        load_backbone(network), data, directions, GradientFrame(("linear",), 2, "gaussian:0")
     )
     assert found.shape == (6, 10)
     moved = []
     for _ in range(20):
         other = data.copy()
         other[2] = 10.0 ** rng.uniform(-2, 2) * rng.normal(size=WINDOWS * WIDTH)
-        means = [described(held.subject, held.asked, 0.0, None)
+        means = [describe_mean(held.subject, held.asked, 0.0, None)
                  for held in (asked(network, data), asked(network, other))]  # fmt: skip
         moved.append(np.linalg.norm(means[0] - means[1]) * 6 / 1e-4)
     assert max(moved) <= 2.0 * (1 + 1e-12)
@@ -87,6 +105,30 @@ def test_equal_records_hide_no_mixing():
         asked(mixed(), np.ones((6, WINDOWS * WIDTH)))
 
 
+@pytest.mark.parametrize("objective", [ClassScatter(), FeatureMean()])
+def test_features_that_mix_where_no_layer_sees_it_are_refused(objective):
+    plain, mixing = windowed(), windowed()
+    mixing.after = lambda held, count: joined(held, count) + held.detach().mean()
+    data = np.random.default_rng(4).normal(size=(40, WINDOWS * WIDTH))
+    labels = np.arange(40) % 2
+
+    def described(network):
+        held = public_subspace(
+            plain,
+            data,
+            labels,
+            objective=objective.word,
+            size=3,
+            tasks=PublicTasks(count=8, records=10),
+        )
+        held = replace(held, backbone=load_backbone(network).digest)
+        return asked(network, data, objective, held)
+
+    assert described(plain).guarantees
+    with pytest.raises(ValueError, match="depend on that record alone"):
+        described(mixing)
+
+
 def test_a_layer_that_does_not_run_as_a_module_is_named():
     class Attending(torch.nn.Module):
         def __init__(self):
@@ -105,7 +147,7 @@ def test_a_text_is_read_alike_whatever_is_beside_it():
     texts = ["def one return value", "sum of a list", "the end"] * 8
     other = ["a longer text than all others " * 8, *texts[1:]]
     backbone = load_backbone("tacit/small")
-    frame = Frame(backbone.layers, 2, "gaussian:0")
+    frame = GradientFrame(backbone.layers, 2, "gaussian:0")
     directions = torch.randn(24, backbone.embedded(texts[:1]).shape[1])
     left, right = (coordinates(backbone, held, directions, frame)[1:] for held in (texts, other))
     assert np.array_equal(left, right)
@@ -142,9 +184,7 @@ def test_no_picture_decides_what_the_numbers_of_others_mean(kind):
     if kind != "integers":
         pictures = list(pictures.astype(np.uint8))
         other = [pictures[0].astype(np.int64), *pictures[1:]]
-    sides = [
-        prepare_specification(labels, held, classes=2, epsilon=1.0) for held in (pictures, other)
-    ]
+    sides = [prepare_specification(labels, held, PROMISE, about=TWO) for held in (pictures, other)]
     moved = np.linalg.norm(sides[0].known - sides[1].known)
     assert moved <= sides[0].guarantees[1].mu * sides[0].expected[0].error * (1 + 1e-9)
 
@@ -159,7 +199,7 @@ def test_no_picture_decides_what_the_numbers_of_others_mean(kind):
 def test_no_label_decides_what_others_say(names, labels, odd):
     data = np.random.default_rng(4).uniform(size=(20, 28, 28))
     sides = [
-        prepare_specification(held, data, classes=names, epsilon=1.0)
+        prepare_specification(held, data, PROMISE, about=Description(classes=names))
         for held in (labels, [odd, *labels[1:]])
     ]
     assert torch.equal(sides[0].subject.shares[1:], sides[1].subject.shares[1:])
@@ -169,8 +209,8 @@ def test_outputs_that_round_to_certainty_are_outputs():
     data = np.random.default_rng(5).uniform(size=(4, 28, 28))
     sure = np.array([[1.0, 1e-30], [1e-30, 1.0]] * 2)
     with pytest.raises(ValueError, match="targets: expected 'independent' or 'given-model'"):
-        prepare_specification(sure, data, classes=2, epsilon=1.0)
-    assert prepare_specification(np.eye(2)[[0, 1, 0, 1]], data, classes=2, epsilon=1.0)
+        prepare_specification(sure, data, PROMISE, about=TWO)
+    assert prepare_specification(np.eye(2)[[0, 1, 0, 1]], data, PROMISE, about=TWO)
 
 
 def test_the_callers_network_is_left_as_it_is():

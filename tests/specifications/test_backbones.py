@@ -7,9 +7,16 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from tacit.gradients.watched import width  # noqa: E402
-from tacit.specifications import load_backbone, specify  # noqa: E402
+from tacit.specifications import (  # noqa: E402
+    Description,
+    LabelCodes,
+    ReplacedRecord,
+    SharedFactors,
+    load_backbone,
+    specify,
+)
 from tacit.specifications.backbones.vision import pictures  # noqa: E402
-from tacit.specifications.coordinates import Frame, coordinates, full_factor  # noqa: E402
+from tacit.specifications.coordinates import GradientFrame, coordinates, full_factor  # noqa: E402
 
 SIZES = {
     "vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
@@ -76,7 +83,7 @@ def test_gradients_are_those_of_one_record_at_a_time(folder):
     backbone = load_backbone(str(folder))
     data = records(backbone)
     directions = torch.randn(4, backbone.embedded(data).shape[1])
-    frame = Frame(backbone.layers, 3, "gaussian:0")
+    frame = GradientFrame(backbone.layers, 3, "gaussian:0")
     found = coordinates(backbone, data, directions, frame)
     matrices = frame.matrices(backbone)
     modules = dict(backbone.module.named_modules())
@@ -109,13 +116,14 @@ def test_gradients_are_those_of_one_record_at_a_time(folder):
 def test_a_folder_describes_and_is_named_by_its_weights(folder):
     backbone = load_backbone(str(folder))
     release = specify(
-        [0, 1, 0, 1], records(backbone), str(folder), classes=2, epsilon=1.0, subspace=None,
-        clip=0.1, rank=2,
+        [0, 1, 0, 1], records(backbone), ReplacedRecord(epsilon=1.0), LabelCodes(clip=0.1),
+        about=Description(classes=2), backbone=str(folder), space=SharedFactors(rank=2),
     )  # fmt: skip
-    space = release.specification.space
+    specification = release.details.specification
+    space = specification.space
     assert space.backbone == backbone.digest
     assert space.layers == backbone.layers
-    assert space.size == release.specification.vector.size
+    assert space.size == specification.vector.size
     with torch.no_grad():
         next(backbone.module.parameters()).add_(0.01)
     assert load_backbone(backbone.module).digest != space.backbone
@@ -173,6 +181,17 @@ def test_what_is_no_backbone_is_refused(name):
         load_backbone(name)
 
 
+@pytest.mark.parametrize(
+    ("shape", "size"),
+    [((9, 7), "9 × 7"), ((1, 9, 7), "9 × 7"), ((3, 9, 7), "9 × 7"), ((9, 7, 3), "9 × 7")],
+)
+@pytest.mark.parametrize("kind", [np.asarray, torch.tensor, list])
+def test_a_specification_says_how_large_its_pictures_were(shape, size, kind):
+    data = kind(np.random.default_rng(0).uniform(size=(4, *shape)))
+    made = specify(np.arange(4) % 2, data, None, about=Description(classes=2))
+    assert made.details.specification.inputs == size
+
+
 def test_a_small_picture_is_enlarged_by_its_shape_alone():
     rows = np.zeros((2, 8, 8))
     rows[0] = 1.0
@@ -195,7 +214,7 @@ def test_digits_of_eight_pixels_are_like_digits_of_twenty_in_a_frame():
     large = torch.nn.functional.interpolate(torch.tensor(small)[:, None], (20, 20), mode="bicubic")
     framed = torch.nn.functional.pad(large, (4, 4, 4, 4)).clamp(0, 1)[:, 0].numpy()
     one, other = (
-        specify(labels[part], rows[part], classes=10, method="compact", kind=kind)
+        specify(labels[part], rows[part], None, about=Description(classes=10, kind=kind))
         for rows, part, kind in ((framed, slice(900), "model"), (small, slice(900, None), "task"))
     )
-    assert one.specification.cosine(other.specification) > 0.8
+    assert one.details.specification.cosine(other.details.specification) > 0.8

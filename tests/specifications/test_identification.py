@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from tacit.specifications import (
-    Space,
     Specification,
+    SpecificationSpace,
     cosine_agreement,
     identify,
     judge_match,
 )
 
 WIDTH = 48
-SPACE = Space(
+SPACE = SpecificationSpace(
     backbone="sha256:0",
     layers=("fc",),
     shapes=((WIDTH, 1),),

@@ -10,14 +10,21 @@ torch = pytest.importorskip("torch")
 
 from tacit.accounting import gaussian  # noqa: E402
 from tacit.specifications import (  # noqa: E402
-    measured,
+    ClassScatter,
+    Description,
+    FeatureMean,
+    LabelCodes,
+    PublicTasks,
+    ReplacedRecord,
+    SharedFactors,
+    mechanism,
     prepare_specification,
     public_subspace,
     specify,
 )
-from tacit.specifications.measured import described  # noqa: E402
+from tacit.specifications.mechanism import describe_mean  # noqa: E402
 from tacit.specifications.objectives import class_means, scatter_directions  # noqa: E402
-from tacit.specifications.subspace import clipped  # noqa: E402
+from tacit.specifications.subspace import clip_rows  # noqa: E402
 
 CLASSES = 3
 
@@ -35,17 +42,24 @@ def records(count=12, seed=0):
 def subspace(objective):
     data, labels = records(200, seed=9)
     return public_subspace(
-        network(), data, labels, objective=objective, size=6, tasks=20, records=30
+        network(),
+        data,
+        labels,
+        objective=objective,
+        size=6,
+        tasks=PublicTasks(count=20, records=30),
     )
 
 
-SUBSPACES = {objective: subspace(objective) for objective in ("labels", "scatter")}
+ABOUT, PROMISE = Description(classes=CLASSES), ReplacedRecord(epsilon=1.0)
+SUBSPACES = {objective: subspace(objective) for objective in ("labels", "scatter", "mean")}
 
 
-def prepared(data, labels, objective="labels", **changes):
-    options = {"classes": CLASSES, "epsilon": 1.0, "subspace": SUBSPACES[objective]}
+def prepared(data, labels, objective=None, promise=PROMISE, space=None):
+    asked = LabelCodes() if objective is None else objective
+    space = SUBSPACES[asked.word] if space is None else space
     return prepare_specification(
-        labels, data, network(), objective=objective, **{**options, **changes}
+        labels, data, promise, asked, about=ABOUT, backbone=network(), space=space
     )
 
 
@@ -54,7 +68,7 @@ def white_of(subject):
 
 
 def mean(held):
-    return described(held.subject, held.asked, 0.0, None)
+    return describe_mean(held.subject, held.asked, 0.0, None)
 
 
 def neighbours(rng):
@@ -67,11 +81,17 @@ def neighbours(rng):
     return (data, labels), (other, changed)
 
 
-@pytest.mark.parametrize("rank", [1, 3])
-@pytest.mark.parametrize("subspaced", [True, False])
-def test_one_record_moves_the_mean_by_at_most_two_clips_over_n(subspaced, rank):
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"objective": FeatureMean()},
+        {"objective": LabelCodes(clip=0.05), "space": SharedFactors(rank=1)},
+        {"objective": LabelCodes(clip=0.05), "space": SharedFactors(rank=3)},
+    ],
+)
+def test_one_record_moves_the_mean_by_at_most_two_clips_over_n(changes):
     rng = np.random.default_rng(1)
-    changes = {} if subspaced else {"subspace": None, "clip": 0.05, "rank": rank}
     moved = []
     for _ in range(30):
         one, other = neighbours(rng)
@@ -87,13 +107,13 @@ def test_a_scatter_given_its_means_moves_by_at_most_two_clips_over_n(monkeypatch
         one, other = neighbours(rng)
         means = rng.normal(size=(CLASSES, 5))
         monkeypatch.setattr(
-            measured,
+            mechanism,
             "_apart",
             lambda subject, *_, fixed=means: scatter_directions(
                 subject.shares.double().numpy(), fixed, np.eye(5), white_of(subject)
             ),
         )
-        left, right = prepared(*one, "scatter"), prepared(*other, "scatter")
+        left, right = prepared(*one, ClassScatter()), prepared(*other, ClassScatter())
         assert np.linalg.norm(mean(left) - mean(right)) <= 2 * left.asked.clip / 12 * (1 + 1e-12)
 
 
@@ -101,8 +121,8 @@ def test_class_means_move_by_at_most_two_clips():
     rng = np.random.default_rng(3)
     held = SUBSPACES["scatter"]
     for _ in range(50):
-        one = clipped(10.0 ** rng.uniform(-3, 3) * rng.normal(size=(1, 5)), held.feature_clip)
-        other = clipped(10.0 ** rng.uniform(-3, 3) * rng.normal(size=(1, 5)), held.feature_clip)
+        one = clip_rows(10.0 ** rng.uniform(-3, 3) * rng.normal(size=(1, 5)), held.feature_clip)
+        other = clip_rows(10.0 ** rng.uniform(-3, 3) * rng.normal(size=(1, 5)), held.feature_clip)
         shares = rng.dirichlet(np.full(CLASSES, 0.2), size=2)
         gap = np.outer(shares[0], one) - np.outer(shares[1], other)
         assert np.linalg.norm(gap) <= 2 * held.feature_clip * (1 + 1e-12)
@@ -111,12 +131,12 @@ def test_class_means_move_by_at_most_two_clips():
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
 def test_what_is_drawn_has_the_noise_that_is_certified(epsilon):
     data, labels = records()
-    held = prepared(data, labels, epsilon=epsilon)
+    held = prepared(data, labels, promise=ReplacedRecord(epsilon=epsilon))
     clean = mean(held)
     drawn = []
     for _ in range(150):
         again = copy.copy(held)
-        drawn.append(again._drawn().specification.factors["0+2"].ravel() - clean)
+        drawn.append(again._drawn().details.specification.factors["0+2"].ravel() - clean)
     errors = np.concatenate(drawn)
     std = held.expected[0].error
     assert abs(errors.mean()) < 5 * std / len(errors) ** 0.5
@@ -131,7 +151,7 @@ def test_what_is_drawn_has_the_noise_that_is_certified(epsilon):
 
 def test_a_scatter_spends_its_budget_on_both_parts():
     data, labels = records()
-    held = prepared(data, labels, "scatter")
+    held = prepared(data, labels, ClassScatter())
     mu = held.guarantees[1].mu
     factors = 2 * held.asked.clip / len(data) / held.expected[0].error
     reach = 2 * held.asked.subspace.feature_clip * CLASSES / len(data)
@@ -141,7 +161,7 @@ def test_a_scatter_spends_its_budget_on_both_parts():
     apart = -scatter_directions(shares, clean, np.eye(5), white_of(held.subject)).numpy()
     drawn = np.stack(
         [
-            -measured._apart(held.subject, held.asked, held.multiplier, None).numpy()
+            -mechanism._apart(held.subject, held.asked, held.multiplier, None).numpy()
             @ np.linalg.inv(forward)
             - apart
             for _ in range(300)
@@ -155,8 +175,9 @@ def test_a_scatter_spends_its_budget_on_both_parts():
 
 def test_a_seed_voids_the_guarantee():
     data, labels = records()
-    options = {"classes": CLASSES, "epsilon": 1.0, "subspace": SUBSPACES["labels"]}
-    one, other = (specify(labels, data, network(), rng=7, **options) for _ in range(2))
-    assert one.specification.vector.tolist() == other.specification.vector.tolist()
-    assert one.reproducible
-    assert one.specification.guarantees == ()
+    options = {"about": ABOUT, "backbone": network(), "space": SUBSPACES["labels"]}
+    releases = [specify(labels, data, PROMISE, rng=7, **options) for _ in range(2)]
+    one, other = (release.details.specification for release in releases)
+    assert one.vector.tolist() == other.vector.tolist()
+    assert releases[0].reproducible
+    assert one.guarantees == ()

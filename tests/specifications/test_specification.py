@@ -13,13 +13,13 @@ from safetensors.numpy import load
 
 from tacit.guarantees import ApproximateDP
 from tacit.specifications import (
-    Space,
     Specification,
+    SpecificationSpace,
     read_specification,
     specification_from_bytes,
 )
 
-SPACE = Space(
+SPACE = SpecificationSpace(
     backbone="sha256:0",
     layers=("fc", "block.1"),
     shapes=((4, 2), (3, 2)),

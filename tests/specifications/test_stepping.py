@@ -10,16 +10,23 @@ from scipy.stats import norm
 torch = pytest.importorskip("torch")
 
 from tacit.accounting import gaussian_shift, subsampled_gaussian  # noqa: E402
+from tacit.releases import load  # noqa: E402
 from tacit.specifications import (  # noqa: E402
-    SpecificationRelease,
+    ClassScatter,
+    Description,
+    FeatureMean,
+    LabelCodes,
+    PublicTasks,
+    ReplacedRecord,
+    SharedFactors,
     load_backbone,
     prepare_specification,
     public_subspace,
     specify,
 )
-from tacit.specifications.measured import described  # noqa: E402
-from tacit.specifications.schedule import Schedule  # noqa: E402
-from tacit.specifications.stepping import changed, stepped  # noqa: E402
+from tacit.specifications.mechanism import describe_mean  # noqa: E402
+from tacit.specifications.schedule import StepSchedule  # noqa: E402
+from tacit.specifications.stepping import change_weights, take_steps  # noqa: E402
 
 CLASSES, DELTA = 3, 1e-5
 STILL = 1e-12
@@ -35,20 +42,26 @@ def records(count=12, seed=0):
     return rng.normal(size=(count, 6)), np.arange(count) % CLASSES
 
 
-SUBSPACE = public_subspace(network(), *records(200, seed=9), size=6, tasks=20, records=30)
+SUBSPACE = public_subspace(
+    network(), *records(200, seed=9), size=6, tasks=PublicTasks(count=20, records=30)
+)
+ABOUT = Description(classes=CLASSES)
 
 
-def prepared(data=None, labels=None, **changes):
+def prepared(data=None, labels=None, epsilon=1.0, space=SUBSPACE, rng=None, **steps):
     held = records() if data is None else (data, labels)
-    options = {"classes": CLASSES, "epsilon": 1.0, "subspace": SUBSPACE, **changes}
-    return prepare_specification(held[1], held[0], network(), **options)
+    promise = None if epsilon is None else ReplacedRecord(epsilon=epsilon)
+    return prepare_specification(
+        held[1], held[0], promise, LabelCodes(**steps), about=ABOUT, backbone=network(),
+        space=space, rng=rng,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.3, 0.02])
 @pytest.mark.parametrize("steps", [1, 7])
 @pytest.mark.parametrize("epsilon", [0.2, 4.0])
 def test_all_steps_together_are_worth_the_epsilon_asked_for(rate, steps, epsilon):
-    schedule = Schedule(steps, rate)
+    schedule = StepSchedule(steps=steps, sampling_rate=rate)
     multiplier = schedule.multiplier(epsilon, DELTA)
     told = schedule.profile(1.0 / multiplier)
     assert 0.99 * epsilon < told.epsilon(DELTA) <= epsilon
@@ -64,24 +77,24 @@ def test_all_steps_together_are_worth_the_epsilon_asked_for(rate, steps, epsilon
 
 def test_one_step_with_every_record_is_the_mean():
     held = prepared()
-    clean = described(held.subject, held.asked, 0.0, None)
-    one = stepped(held.subject, held.asked, Schedule(), 0.0, None)
+    clean = describe_mean(held.subject, held.asked, 0.0, None)
+    one = take_steps(held.subject, held.asked, StepSchedule(), 0.0, None)
     assert np.allclose(one, clean, rtol=1e-12, atol=0.0)
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.4])
-@pytest.mark.parametrize("subspace", [SUBSPACE, None])
-def test_samples_and_noise_are_those_of_the_account(rate, subspace):
-    held = prepared(steps=3, sampling_rate=rate, step_size=STILL, subspace=subspace, clip=0.5)
-    clean = described(held.subject, held.asked, 0.0, None)
-    drawn = np.stack([held._released() for _ in range(300)])
+@pytest.mark.parametrize("space", [SUBSPACE, SharedFactors()])
+def test_samples_and_noise_are_those_of_the_account(rate, space):
+    held = prepared(steps=3, sampling_rate=rate, step_size=STILL, space=space, clip=0.5)
+    clean = describe_mean(held.subject, held.asked, 0.0, None)
+    drawn = np.stack([held._draw_numbers() for _ in range(300)])
     error = held.expected[0].error
     multiplier = held.asked.schedule.multiplier(1.0, DELTA)
     assert error == pytest.approx(multiplier * 2 * 0.5 / (rate * 12) / math.sqrt(3), rel=1e-8)
     # a record in no step adds 0, so the sample's own variance is that of coins: (1/q − 1)/n² Σ y²
-    options = {"subspace": subspace, "clip": 0.5}
+    options = {"space": space, "clip": 0.5}
     subjects = [prepared(*(part[[row]] for part in records()), **options) for row in range(12)]
-    alone = [described(one.subject, held.asked, 0.0, None) for one in subjects]
+    alone = [describe_mean(one.subject, held.asked, 0.0, None) for one in subjects]
     spread = (1 / rate - 1) / 3 * sum(row**2 for row in alone) / 144
     std = np.sqrt(error**2 + spread)
     scores = (drawn - clean) / std
@@ -103,8 +116,8 @@ def test_no_record_moves_a_step_further_than_its_account():
         sums = []
         for rows, kinds in ((data, labels), (other, named)):
             each = prepared(rows, kinds, steps=2)
-            with changed(each.subject.backbone, changes):
-                sums.append(12 * described(each.subject, each.asked, 0.0, None))
+            with change_weights(each.subject.backbone, changes):
+                sums.append(12 * describe_mean(each.subject, each.asked, 0.0, None))
         assert np.linalg.norm(sums[0] - sums[1]) <= 2 * held.asked.clip * (1 + 1e-9)
 
 
@@ -118,7 +131,7 @@ def test_who_knows_every_other_record_is_right_at_most_as_often_as_certified():
     clip, error = sides[0].asked.clip, sides[0].expected[0].error
     rows = [
         np.stack([
-            described(prepared(part[[row]], labels[[row]]).subject, sides[0].asked, 0.0, None)
+            describe_mean(prepared(part[[row]], labels[[row]]).subject, sides[0].asked, 0.0, None)
             for row in range(6)
         ])
         for part in (data, other)
@@ -133,7 +146,7 @@ def test_who_knows_every_other_record_is_right_at_most_as_often_as_certified():
 
     right = 0.0
     for side, held in enumerate(sides):
-        drawn = np.stack([held._released() for _ in range(draws)])
+        drawn = np.stack([held._draw_numbers() for _ in range(draws)])
         lean = likelihood(drawn, 0) > likelihood(drawn, 1)
         right += float((lean == (side == 0)).mean()) / 2
     limit = sides[0].guarantees[0].success
@@ -151,7 +164,7 @@ def test_the_network_moves_against_the_step_and_comes_back():
     changes = {"conv": torch.randn(3, 8), "line": torch.randn(4, 5), "turned": torch.randn(4, 5)}
     before = {name: part.clone() for name, part in module.state_dict().items()}
     rows = torch.randn(6, 5)
-    with changed(held, changes):
+    with change_weights(held, changes):
         seen = {name: module[name](rows) for name in ("line", "turned")}
         weight = module["conv"].weight.clone()
     added = {name: changes[name].T for name in seen}
@@ -163,27 +176,27 @@ def test_the_network_moves_against_the_step_and_comes_back():
 
 
 def test_later_steps_see_the_moved_network():
-    held = prepared(steps=2, step_size=0.5, method="compact", epsilon=None)
-    still = prepared(steps=2, step_size=STILL, method="compact", epsilon=None)
-    assert not np.allclose(held._released(), still._released(), rtol=0.05)
-    again = prepared(steps=2, step_size=0.5, method="compact", epsilon=None)
-    assert np.array_equal(held._released(), again._released())
+    held = prepared(steps=2, step_size=0.5, epsilon=None)
+    still = prepared(steps=2, step_size=STILL, epsilon=None)
+    assert not np.allclose(held._draw_numbers(), still._draw_numbers(), rtol=0.05)
+    again = prepared(steps=2, step_size=0.5, epsilon=None)
+    assert np.array_equal(held._draw_numbers(), again._draw_numbers())
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.25])
 def test_a_release_says_its_steps_and_is_read_again(rate):
     data, labels = records()
     release = specify(
-        labels, data, network(), classes=CLASSES, subspace=SUBSPACE, epsilon=1.0, steps=4,
-        sampling_rate=rate,
+        labels, data, ReplacedRecord(epsilon=1.0), LabelCodes(steps=4, sampling_rate=rate),
+        about=ABOUT, backbone=network(), space=SUBSPACE,
     )  # fmt: skip
-    again = SpecificationRelease.from_dict(release.to_dict())
-    assert again.schedule == release.schedule == Schedule(4, rate)
+    expected = StepSchedule(steps=4, sampling_rate=rate)
+    assert load(release.to_dict()).details.schedule == release.details.schedule == expected
     assert "4 steps" in " ".join(release.notes)
     text = release.to_dict()
-    text["schedule"] = {**text["schedule"], "steps": 3}
-    with pytest.raises(ValueError, match=r"description\.guarantees"):
-        SpecificationRelease.from_dict(text)
+    text["details"]["schedule"]["steps"] = 3
+    with pytest.raises(ValueError, match="guarantees: expected what the noise certifies"):
+        load(text)
 
 
 @pytest.mark.parametrize(
@@ -200,15 +213,16 @@ def test_a_release_says_its_steps_and_is_read_again(rate):
 )
 def test_a_schedule_out_of_range_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
-        prepared(**changes)
+        LabelCodes(**changes)
+    with pytest.raises(ValueError, match=message):
+        StepSchedule(**changes)
 
 
-def test_a_scatter_takes_one_step():
-    data, labels = records()
-    with pytest.raises(ValueError, match="steps: expected 1"):
-        prepare_specification(
-            labels, data, network(), classes=CLASSES, objective="scatter", epsilon=1.0, steps=2
-        )
+@pytest.mark.parametrize("objective", [ClassScatter, FeatureMean])
+def test_what_moves_no_network_takes_one_step(objective):
+    assert objective().schedule.single
+    with pytest.raises(TypeError, match="steps"):
+        objective(steps=2)
 
 
 def test_an_interrupted_step_leaves_the_weights_as_they_were():
@@ -216,7 +230,7 @@ def test_an_interrupted_step_leaves_the_weights_as_they_were():
     before = held.module[0].weight.clone()
 
     def interrupted():
-        with changed(held, {"0": torch.ones(8, 6)}):
+        with change_weights(held, {"0": torch.ones(8, 6)}):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -2,16 +2,24 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from tacit import Ledger  # noqa: E402
-from tacit.gate import check_release  # noqa: E402
+from tacit import Ledger, Table  # noqa: E402
+from tacit.gate import Policy, check_release  # noqa: E402
+from tacit.releases import load  # noqa: E402
 from tacit.specifications import (  # noqa: E402
-    SpecificationRelease,
+    ClassScatter,
+    Description,
+    FeatureMean,
+    LabelCodes,
+    PublicTasks,
+    ReplacedRecord,
+    SharedFactors,
     cosine_agreement,
     full_specification,
     identify,
@@ -20,6 +28,7 @@ from tacit.specifications import (  # noqa: E402
     prepare_specification,
     public_subspace,
     read_specification,
+    save_specification,
     specify,
 )
 from tests.arguments import check  # noqa: E402
@@ -36,59 +45,94 @@ RNG = np.random.default_rng(0)
 DATA, LABELS = RNG.normal(size=(COUNT, 6)), np.arange(COUNT) % CLASSES
 NAMES = ["ant", "bee", "cat"]
 SHARES = RNG.dirichlet(np.ones(CLASSES), size=COUNT)
+TASKS = PublicTasks(count=20, records=30)
 SUBSPACE = public_subspace(
-    network(), RNG.normal(size=(200, 6)), np.arange(200) % 3, size=6, tasks=20, records=30
+    network(), RNG.normal(size=(200, 6)), np.arange(200) % 3, size=6, tasks=TASKS
 )
-OPTIONS = {"classes": CLASSES, "epsilon": 1.0, "subspace": SUBSPACE}
+PROMISE, ABOUT = ReplacedRecord(epsilon=1.0), Description(classes=CLASSES)
+NAMED = Description(classes=NAMES)
+OPTIONS = {"about": ABOUT, "space": SUBSPACE}
 
 
-def prepared(about=LABELS, data=DATA, **changes):
-    return prepare_specification(about, data, network(), **{**OPTIONS, **changes})
+def prepared(labels=LABELS, data=DATA, promise=PROMISE, objective=None, **changes):
+    asked = LabelCodes() if objective is None else objective
+    return prepare_specification(
+        labels, data, promise, asked, backbone=network(), **{**OPTIONS, **changes}
+    )
 
 
-def released(**changes):
-    return specify(LABELS, DATA, network(), **{**OPTIONS, **changes})
+def released(promise=PROMISE, labels=LABELS, **changes):
+    return specify(labels, DATA, promise, backbone=network(), **{**OPTIONS, **changes})
+
+
+def bare(**changes):
+    return released(None, **changes).details.specification
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "message"),
+    [
+        (Description, {"kind": "both"}, "kind: "),
+        (Description, {"targets": "outputs"}, "targets: "),
+        (Description, {"classes": 1}, "classes: "),
+        (Description, {"classes": ["a", "a"]}, "classes: .*each once"),
+        (Description, {"classes": "ab"}, "classes: "),
+        (Description, {"title": ""}, "title: "),
+        (Description, {"title": 3}, "title: "),
+        (ReplacedRecord, {"epsilon": None}, "epsilon: "),
+        (ReplacedRecord, {"epsilon": 0.0}, "epsilon: "),
+        (ReplacedRecord, {"epsilon": math.nan}, "epsilon: "),
+        (ReplacedRecord, {"epsilon": math.inf}, "epsilon: "),
+        (ReplacedRecord, {"epsilon": 1.0, "delta": 0.0}, "delta: "),
+        (ReplacedRecord, {"epsilon": 1.0, "delta": 1.0}, "delta: "),
+        (LabelCodes, {"clip": 0.0}, "clip: "),
+        (ClassScatter, {"clip": math.inf}, "clip: "),
+        (FeatureMean, {"clip": math.nan}, "clip: "),
+        (SharedFactors, {"rank": 0}, "rank"),
+        (SharedFactors, {"seed": -1}, "seed"),
+        (SharedFactors, {"layers": "0"}, "layers: "),
+        (PublicTasks, {"count": 1}, "count: "),
+        (PublicTasks, {"records": 1}, "records: "),
+        (PublicTasks, {"vary": 3}, "vary: "),
+    ],
+)
+def test_what_is_asked_checks_itself(kind, changes, message):
+    with pytest.raises(ValueError, match=message):
+        kind(**changes)
+
+
+SHARED = {"space": SharedFactors()}
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"kind": "both"}, "kind: "),
-        ({"objective": "codes"}, "objective: "),
-        ({"method": "none"}, "method: "),
-        ({"targets": "outputs"}, "targets: "),
-        ({"classes": 1}, "classes: "),
-        ({"classes": ["a", "a"]}, "classes: .*each once"),
-        ({"classes": "ab"}, "classes: "),
-        ({"classes": None}, "classes: .*public"),
-        ({"classes": 2}, "model_or_labels: expected one of 2 classes, not so in record 2"),
-        ({"epsilon": None}, "epsilon: "),
-        ({"epsilon": 0.0}, "epsilon: "),
-        ({"epsilon": math.nan}, "epsilon: "),
-        ({"epsilon": math.inf}, "epsilon: "),
-        ({"method": "compact"}, "epsilon: expected None"),
-        ({"delta": 0.0}, "delta: "),
-        ({"delta": 1.0}, "delta: "),
-        ({"clip": 0.0}, "clip: "),
-        ({"clip": math.inf}, "clip: "),
-        ({"rank": 0}, "rank"),
-        ({"rank": 7}, "subspace: expected one of rank 7"),
-        ({"factor": 1}, "subspace: expected one of factor"),
-        ({"layers": ["0"]}, "subspace: expected one of layers"),
-        ({"layers": "0", "subspace": None}, "layers: "),
-        ({"layers": ["1"], "subspace": None, "clip": 1.0}, "layers: .*'1'"),
-        ({"layers": ["0", "0"], "subspace": None, "clip": 1.0}, "layers: .*once"),
-        ({"subspace": None}, "clip: expected a length chosen without looking"),
-        ({"subspace": "public"}, "subspace: expected None or a PublicSubspace"),
-        ({"subspace": 3}, "subspace: "),
-        ({"objective": "scatter"}, "subspace: expected one of objective"),
-        ({"objective": "scatter", "subspace": None}, "subspace: .*scatter"),
+        ({"about": Description()}, "classes: .*public"),
+        ({"about": Description(classes=2)}, "expected one of 2 classes, not so in record 2"),
+        ({"about": "task"}, "about: "),
+        ({"promise": Table(epsilon=1.0, delta=1e-5)}, "promise: .*ReplacedRecord"),
+        ({"promise": 1.0}, "promise: "),
+        ({"objective": "labels"}, "objective: expected one of LabelCodes"),
+        ({"objective": LabelCodes(), **SHARED}, "clip: expected a length chosen without looking"),
+        ({"space": SharedFactors(layers=["1"])}, "layers: .*'1'"),
+        ({"space": SharedFactors(layers=["0", "0"])}, "layers: .*once"),
+        ({"space": "public"}, "space: expected SharedFactors or a PublicSubspace"),
+        ({"space": None}, "space: "),
+        ({"objective": ClassScatter()}, "space: expected a subspace of objective 'scatter'"),
+        ({"objective": ClassScatter(), **SHARED}, "space: .*scatter"),
+        ({"objective": FeatureMean()}, "space: expected a subspace of objective 'mean'"),
+        ({"objective": FeatureMean(), **SHARED}, "space: .*mean"),
         ({"rng": -1}, "rng: "),
     ],
 )
 def test_bad_options_are_refused_by_name(changes, message):
     with pytest.raises(ValueError, match=message):
         prepared(**changes)
+
+
+def test_a_subspace_of_another_backbone_is_refused():
+    with pytest.raises(ValueError, match="space: expected a subspace of backbone"):
+        specify(LABELS, DATA, PROMISE, backbone=network(1), **OPTIONS)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +170,7 @@ def test_a_model_must_say_what_it_was_trained_on():
         prepared(model)
     told = {}
     for targets in ("independent", "given-model"):
-        held = prepared(model, targets=targets)
+        held = prepared(model, about=replace(ABOUT, targets=targets))
         told[targets] = " ".join(held.guarantees[0].assumptions)
     assert "was not trained on these records" in told["independent"]
     assert "known to the attacker already" in told["given-model"]
@@ -135,17 +179,54 @@ def test_a_model_must_say_what_it_was_trained_on():
 def test_names_are_aligned_and_their_order_does_not_matter():
     words = np.array(NAMES)[LABELS]
     vectors = [
-        specify(words, DATA, network(), classes=names, method="compact", epsilon=None,
-                subspace=SUBSPACE).specification
-        for names in (NAMES, NAMES[::-1])
-    ]  # fmt: skip
+        bare(labels=words, about=Description(classes=names)) for names in (NAMES, NAMES[::-1])
+    ]
     assert vectors[0].cosine(vectors[1]) == pytest.approx(1.0, abs=1e-6)
-    bare = {"method": "compact", "epsilon": None}
-    assert vectors[0].cosine(released(**bare).specification) < 0.99
-    places = released(classes=NAMES, **bare).specification
-    assert vectors[0].cosine(places) == pytest.approx(1.0, abs=1e-6)
-    numbers = released(classes=["2", "1", "0"], **bare).specification
-    assert numbers.cosine(released(**bare).specification) == pytest.approx(1.0, abs=1e-6)
+    assert vectors[0].cosine(bare()) < 0.99
+    assert vectors[0].cosine(bare(about=NAMED)) == pytest.approx(1.0, abs=1e-6)
+    numbers = bare(about=Description(classes=["2", "1", "0"]))
+    assert numbers.cosine(bare()) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_a_mean_says_what_the_inputs_are_whatever_their_labels(tmp_path):
+    held = public_subspace(
+        network(), RNG.normal(size=(200, 6)), np.arange(200) % 3, objective="mean", size=4,
+        tasks=TASKS,
+    )  # fmt: skip
+    options = {"space": held, "objective": FeatureMean()}
+    one = bare(about=NAMED, **options)
+    other = released(
+        None, LABELS[::-1].copy(), about=Description(classes=["x", "y", "z"]), **options
+    )
+    assert one.cosine(other.details.specification) == pytest.approx(1.0, abs=1e-6)
+    # (1/n) Σ clip(D^T (W(z − z̄) − c)), record by record
+    features = load_backbone(network()).embedded(DATA)
+    rows = [held.placed(features[[row]])[0] for row in range(COUNT)]
+    short = [row * min(1.0, held.clip / np.linalg.norm(row)) for row in rows]
+    np.testing.assert_allclose(one.factors["output"].ravel(), np.mean(short, axis=0), atol=1e-6)
+    # one Gaussian mechanism, as where labels are described
+    mine, theirs = released(**options), released()
+    assert [held.to_dict() for held in mine.guarantees] == [
+        held.to_dict() for held in theirs.guarantees
+    ]
+    assert mine.details.specification.space.output == "mean"
+    assert "mean of features" in other.notes[0] == other.withheld
+    told = other.to_dict()
+    told["notes"] = list(bare().notes)
+    with pytest.raises(ValueError, match="notes: expected what follows"):
+        load(told)
+    again = load(json.loads(json.dumps(mine.to_dict())))
+    assert again.details.specification.revision == mine.details.specification.revision
+    held.save(tmp_path / "held.safetensors")
+    assert load_subspace(tmp_path / "held.safetensors").digest == held.digest
+    with pytest.raises(ValueError, match="layers: expected none beside objective 'mean'"):
+        public_subspace(
+            network(), DATA, LABELS, objective="mean", factors=SharedFactors(layers=["0"])
+        )
+    overflowing = torch.nn.Linear(6, 5)
+    torch.nn.init.constant_(overflowing.weight, 100.0)
+    with pytest.raises(ValueError, match="data: expected finite features, not so in record 1"):
+        load_backbone(overflowing).embedded(np.stack([DATA[0], np.full(6, 1e38)]))
 
 
 SPELLED = {
@@ -159,99 +240,116 @@ SPELLED = {
 
 @pytest.mark.parametrize("spelled", SPELLED)
 def test_labels_of_any_spelling_describe_the_same(spelled):
-    options = {"method": "compact", "epsilon": None}
-    found = specify(SPELLED[spelled], DATA, network(), **{**OPTIONS, **options})
-    assert found.specification.cosine(released(**options).specification) > 1 - 1e-6
+    assert bare(labels=SPELLED[spelled]).cosine(bare()) > 1 - 1e-6
 
 
 def test_a_release_is_read_back_and_judged(tmp_path):
-    release = released(title="ants")
+    release = released(about=replace(ABOUT, title="ants"))
     place = tmp_path / "ants.safetensors"
-    release.save(place)
-    assert read_specification(place).to_bytes() == release.specification.to_bytes()
-    text = json.loads((tmp_path / "ants.json").read_text())
-    again = SpecificationRelease.from_dict(text)
-    assert isinstance(again, SpecificationRelease)
+    save_specification(release, place)
+    specification = release.details.specification
+    assert read_specification(place).to_bytes() == specification.to_bytes()
+    again = load(tmp_path / "ants.json")
     assert again.to_dict() == release.to_dict()
+    assert again.details.specification.revision == specification.revision
     success = release.guarantees[0].success
-    assert check_release(release, max_success=success + 1e-6).passed
-    assert not check_release(release, max_success=success - 1e-3).passed
+    assert check_release(release, Policy(max_success=success + 1e-6)).passed
+    assert not check_release(release, Policy(max_success=success - 1e-3)).passed
+    with pytest.raises(ValueError, match="path: "):
+        save_specification(release, tmp_path / "other.json")
 
 
-def test_what_has_no_noise_promises_nothing():
-    release = released(method="compact", epsilon=None)
-    assert release.guarantees == release.specification.guarantees == ()
-    assert release.form.publishable == ()
-    assert "may be published" in release.notes[0]
-    assert SpecificationRelease.from_dict(release.to_dict()).to_dict() == release.to_dict()
-    assert not check_release(release, max_success=0.99).passed
+def test_what_has_no_noise_promises_nothing(tmp_path):
+    release = released(None)
+    assert release.guarantees == release.details.specification.guarantees == ()
+    assert release.published() == {"withheld": release.withheld}
+    assert "may be published" in release.notes[0] == release.withheld
+    save_specification(release, tmp_path / "mine.safetensors")
+    assert load(tmp_path / "mine.json").to_dict() == release.to_dict()
+    assert not check_release(release, Policy(max_success=0.99)).passed
 
 
 FORGED = {
-    "mu": lambda held: held["mu"] / 2,
-    "delta": lambda _: 1e-9,
-    "targets": lambda _: "independent",
-    "reproducible": lambda _: True,
-    "seed": lambda _: 3,
-    "notes": lambda _: ["All is well."],
-    "guarantees": lambda _: [],
-    "specification": lambda held: held["specification"][:-8] + "AAAAAAA=",
-    "records": lambda _: 0,
-    "classes": lambda _: 1,
+    "mu": lambda held: held["details"].update(mu=held["details"]["mu"] / 2),
+    "delta": lambda held: held["details"].update(delta=1e-9),
+    "targets": lambda held: held["details"].update(targets="independent"),
+    "records": lambda held: held["details"].update(records=0),
+    "classes": lambda held: held["details"].update(classes=1),
+    "specification": lambda held: held["details"]["specification"].update(
+        file=held["details"]["specification"]["file"][:-8] + "AAAAAAA="
+    ),
+    "another specification": lambda held: held["details"].update(
+        specification=released().to_dict()["details"]["specification"]
+    ),
+    "reproducible": lambda held: held.update(reproducible=True),
+    "seed": lambda held: held.update(seed=3),
+    "method": lambda held: held.update(method="compact"),
+    "notes": lambda held: held.update(notes=["All is well."]),
+    "withheld": lambda held: held.update(withheld="It is mine."),
+    "secret": lambda held: held.update(secret="nothing"),
+    "assumptions": lambda held: held.update(assumptions=["All is well."]),
+    "guarantees": lambda held: held.update(guarantees=[]),
 }
 
 
 @pytest.mark.parametrize("field", FORGED)
 def test_a_description_that_was_altered_is_refused(field):
     text = released().to_dict()
-    told = FORGED[field](text)
-    text[field] = told
-    if field in text["form"]:
-        text["form"][field] = told
-    with pytest.raises(ValueError, match=r"description|beside a seed"):
-        SpecificationRelease.from_dict(text)
+    FORGED[field](text)
+    with pytest.raises(ValueError, match=r"release\.|contradicts itself"):
+        load(text)
+
+
+def test_the_reason_to_withhold_is_not_taken_away():
+    text = released(None).to_dict()
+    text["withheld"] = ""
+    with pytest.raises(ValueError, match="withheld: expected why"):
+        load(text)
 
 
 def test_a_ledger_counts_it_before_it_is_drawn(tmp_path):
     book = Ledger(tmp_path / "book.db")
-    specify(LABELS, DATA, network(), ledger=book, secret="people", **OPTIONS)
+    released(ledger=book, secret="people")
     held = prepared()
     spent = book.spent("people").gaussian["replace one record"]
     assert spent == pytest.approx(held.guarantees[1].mu, rel=1e-9)
 
 
 def test_other_spaces_are_not_compared():
-    one = released(method="compact", epsilon=None).specification
-    other = specify(
-        LABELS, DATA, network(1), classes=CLASSES, method="compact", subspace=None
-    ).specification
+    one = bare()
+    other, factor = (
+        specify(
+            LABELS, DATA, None, about=ABOUT, backbone=network(1), space=SharedFactors(seed=s)
+        ).details.specification
+        for s in (0, 1)
+    )
     with pytest.raises(ValueError, match="another backbone, layers, shapes, factor, subspace"):
         one.cosine(other)
-    factor = specify(
-        LABELS, DATA, network(1), classes=CLASSES, method="compact", subspace=None, factor=1
-    ).specification
     with pytest.raises(ValueError, match=r"another factor$"):
         factor.cosine(other)
 
 
-SMALL = {"classes": CLASSES, "subspace": None}
-ONE = specify(LABELS, DATA, network(), method="compact", **SMALL).specification
-TWO = specify(LABELS, 2.0 * DATA**2, network(), method="compact", **SMALL).specification
-SIX = specify(LABELS, -DATA, network(), method="compact", **SMALL).specification
+SMALL = {"about": ABOUT, "backbone": network(), "space": SharedFactors()}
+ONE, TWO, SIX = (
+    specify(LABELS, data, None, **SMALL).details.specification
+    for data in (DATA, 2.0 * DATA**2, -DATA)
+)
 CALLS = {
-    prepare_specification: (
-        [LABELS, DATA, network()],
-        {**SMALL, "epsilon": 1.0, "clip": 1.0, "delta": 1e-5, "kind": "task", "method": "dp",
-         "objective": "labels", "targets": "labels"},
-    ),
+    prepare_specification: ([LABELS, DATA, PROMISE, LabelCodes(clip=1.0)], SMALL),
     public_subspace: (
         [network(), DATA, LABELS],
-        {"size": 3, "tasks": 8, "records": 10, "vary": lambda data, _: data},
+        {"size": 3, "objective": "labels", "tasks": PublicTasks(count=8, records=10),
+         "factors": SharedFactors(rank=2)},
     ),
     full_specification: ([LABELS, DATA, network()], {"classes": CLASSES}),
     identify: ([ONE, {"one": ONE}], {}),
     cosine_agreement: ([[ONE, TWO, SIX], [ONE, TWO, SIX]], {}),
     load_backbone: ([network()], {"length": 8}),
+    ReplacedRecord: ([], {"epsilon": 1.0, "delta": 1e-5}),
+    Description: ([], {"kind": "task", "classes": 2, "targets": "labels"}),
+    LabelCodes: ([], {"clip": 1.0, "steps": 2, "sampling_rate": 0.5, "step_size": 0.1}),
+    SharedFactors: ([], {"rank": 2, "seed": 0}),
+    PublicTasks: ([], {"count": 8, "records": 10, "vary": lambda data, _: data}),
 }  # fmt: skip
 
 
@@ -270,9 +368,10 @@ def test_no_file_is_refused(path):
 def test_outputs_of_a_model_are_not_labels():
     rng = np.random.default_rng(0)
     images, outputs = rng.uniform(size=(12, 28, 28)), rng.dirichlet([1.0, 1.0], size=12)
+    two = Description(classes=2)
     with pytest.raises(ValueError, match="targets: expected 'independent' or 'given-model'"):
-        specify(outputs, images, classes=2, epsilon=1.0)
-    told = specify(outputs, images, classes=2, epsilon=1.0, targets="given-model")
-    assert any("held fixed" in line for line in told.form.all_assumptions)
+        specify(outputs, images, PROMISE, about=two)
+    told = specify(outputs, images, PROMISE, about=replace(two, targets="given-model"))
+    assert any("held fixed" in line for line in told.all_assumptions)
     one_hot = np.eye(2)[np.arange(12) % 2]
-    assert specify(one_hot, images, classes=2, epsilon=1.0).targets == "labels"
+    assert specify(one_hot, images, PROMISE, about=two).details.targets == "labels"

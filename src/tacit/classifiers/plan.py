@@ -11,7 +11,7 @@ import numpy as np
 from tacit._ground.checks import Array
 from tacit.attacks import BayesAttack, bayes
 from tacit.classifiers.inputs import Labels, share
-from tacit.classifiers.release import ASSUMPTIONS
+from tacit.classifiers.release import ALONE, INPUT, LABEL, law_of
 from tacit.design.base import Design
 from tacit.guarantees import InformationBound, SuccessBound
 from tacit.information.distinct import EqualRows
@@ -19,20 +19,10 @@ from tacit.releases import Draw, Effort
 from tacit.releases.contradiction import Named
 from tacit.releases.finite import OutputWords, design_outputs
 
-SOURCE = "residual-pac, Thm 1, Eq. 17"
-SOURCE_TRUE = "residual-pac, Eq. 17, with the exact likelihood of the mixture over the pool"
-SOURCE_ENTROPY = "I(X; Y) <= H(Y), the entropy of the logits over the pool"
-SECRET = "which input of the pool was queried"
-INPUT = "the queried input"
-LABEL = "the label of the queried input"
-# Where several rows are released: what one of them tells about its own input.
-ALONE = " from its row alone"
 WORDS = OutputWords(
     "predict: expected logits",
     "the logits are the same for every input, so they are released without noise",
 )
-WITH_NOISE = "the noise is independent of all else, computed in double precision"
-WITHOUT_NOISE = "the logits are published as they are, without noise, as double-precision numbers"
 
 
 def design_row(
@@ -70,7 +60,7 @@ def success_bounds(
     """
     count = len(logits)
     alone = ALONE if released > 1 else ""
-    law = f"that it is one of {count:,} inputs, all equally likely,"
+    law = law_of(count)
     named = guarantee.success(share(1, count), INPUT + alone, law=law)
     labelled = None
     if classes is not None:
@@ -90,19 +80,6 @@ def success_bounds(
 
 def _at_most(bound: SuccessBound, success: float) -> SuccessBound:
     return replace(bound, success=max(bound.prior, min(bound.success, success)))
-
-
-def information_bound(design: Design) -> InformationBound:
-    """Return what the noise of one row certifies."""
-    statistical, silent = design.confidence is not None, design.rank == 0
-    return InformationBound(
-        nats=math.inf if design.information is None else design.information,
-        secret=SECRET,
-        evidence="statistical" if statistical else "numerical",
-        assumptions=(*ASSUMPTIONS, WITHOUT_NOISE if silent else WITH_NOISE),
-        source=SOURCE_TRUE if statistical else SOURCE_ENTROPY if silent else SOURCE,
-        confidence=design.confidence,
-    )
 
 
 def attacks_on(

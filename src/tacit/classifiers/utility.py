@@ -13,7 +13,7 @@ from tacit.classifiers.inputs import Labels
 
 
 @dataclass(frozen=True)
-class Utility:
+class Accuracy:
     """How often the largest logit is that of the label; nothing without labels."""
 
     clean: float | None = None
@@ -28,13 +28,13 @@ def utility_of(
     rows: npt.NDArray[np.intp],
     classes: Labels | None,
     confidence: float,
-) -> Utility:
+) -> Accuracy:
     """Return how often the label is named, before and after the noise."""
     if classes is None:
-        return Utility()
+        return Accuracy()
     truth = classes.values[rows]
     right = int((released.argmax(axis=1) == truth).sum())
-    return Utility(
+    return Accuracy(
         clean=float((clean.argmax(axis=1) == truth).mean()),
         noisy=right / truth.size,
         interval=proportion_interval(right, truth.size, confidence),

@@ -13,17 +13,27 @@ from tacit._ground.checks import Array, RandomSource, generator, is_reproducible
 from tacit._ground.frozen import read_only
 from tacit.attacks import BayesAttack
 from tacit.classifiers.inputs import Labels, checked_labels, private_order, released_rows, share
-from tacit.classifiers.lists import of_a_list, together
+from tacit.classifiers.lists import together
 from tacit.classifiers.logits import pool_logits, pool_rows
 from tacit.classifiers.plan import (
-    LABEL,
     attacks_on,
     design_row,
     fano_of_attacks,
-    information_bound,
     success_bounds,
 )
-from tacit.classifiers.release import KIND, Logits, attack_of
+from tacit.classifiers.release import (
+    KIND,
+    LABEL,
+    MOST_NUMBERS,
+    TRUTH,
+    Logits,
+    assumptions_of,
+    attack_of,
+    errors_of,
+    information_bound,
+    names_of,
+    title_of,
+)
 from tacit.classifiers.utility import utility_of
 from tacit.guarantees import InformationBound
 from tacit.measured import Interval
@@ -33,8 +43,6 @@ from tacit.releases.prepared import Book
 from tacit.releases.promises import check_effort, check_promise
 from tacit.releases.publication import allowed_nats
 
-# More released logits than this are told in the details alone.
-MOST_NUMBERS = 200
 EFFORT = Effort()
 
 
@@ -109,7 +117,17 @@ def prepare_logits(
     if effort.trials and design.method != "constant":
         measured = attacks_on(logits, design, classes, effort, promise.confidence, source)
     fano = fano_of_attacks(measured, classes, guarantee, promise.confidence)
-    errors = np.sqrt(design.covariance.diagonal()).tolist()
+    details = Logits(
+        # until they are drawn
+        logits=np.zeros((rows.size, logits.shape[1])),
+        pool_size=len(logits),
+        mi_budget=budget,
+        confidence=promise.confidence,
+        design=design,
+        fano=fano,
+        output_variance=variances,
+    )
+    errors = errors_of(design).tolist()
     return PreparedLogits(
         guarantees=(*bounds, guarantee),
         spends=(together(guarantee, rows.size),),
@@ -124,28 +142,17 @@ def prepare_logits(
         source=None if rng is None else source,
         planned=Release(
             kind=KIND,
-            title=f"logits of {rows.size:,} inputs in {logits.shape[1]:,} classes",
+            title=title_of(details),
             secret=guarantee.secret,
             method=design.method,
             guarantees=(*bounds, guarantee),
             reproducible=is_reproducible(rng),
             seed=int(rng) if isinstance(rng, int | np.integer) else None,
-            assumptions=(
-                f"the input was drawn uniformly from {len(logits):,} known ones",
-                *of_a_list(guarantee, bounds[0].prior, rows.size),
-            ),
+            assumptions=assumptions_of(guarantee, len(logits), rows.size),
             attacks=tuple(
                 attack_of(held, bound.task) for held, bound in zip(measured, bounds, strict=False)
             ),
-            details=Logits(
-                logits=np.zeros((0, 0)),
-                pool_size=len(logits),
-                mi_budget=budget,
-                confidence=promise.confidence,
-                design=design,
-                fano=fano,
-                output_variance=variances,
-            ),
+            details=details,
         ),
     )
 
@@ -245,12 +252,10 @@ def _numbers(released: Array, errors: list[float]) -> Numbers | None:
         return None
     rows, columns = released.shape
     return Numbers(
-        names=tuple(
-            f"row {row + 1}, logit[{column}]" for row in range(rows) for column in range(columns)
-        ),
+        names=names_of(rows, columns),
         values=released.ravel(),
         errors=np.array(errors * rows),
-        truth="logit without noise",
+        truth=TRUTH,
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
 from tacit.cli.options import Only, grouped
-from tacit.cli.publishing import Drawing, Source, publish
+from tacit.cli.publishing import Attacking, Source, publish
 from tacit.cli.tables import Data, TableFlags
 from tacit.releases import Draw, Effort
 
@@ -24,7 +25,7 @@ def classifier(
     promise: Annotated[Draw, Only("nats", "success", "method", "confidence")],
     effort: Annotated[Effort, Only("trials", "progress")],
     reading: TableFlags,
-    drawing: Drawing,
+    drawing: Attacking,
 ) -> None:
     """Release a classifier's logits with designed noise, a guarantee and a measured attack.
 
@@ -36,6 +37,7 @@ def classifier(
     table = reading.read(data)
     if labels is not None and labels not in table.columns:
         raise ValueError(f"--labels: expected one of the columns, got {labels!r}")
+    quiet = not drawing.attack or drawing.dry_run
     kept = [place for place, name in enumerate(table.columns) if name != labels]
 
     def prepare() -> Any:
@@ -43,7 +45,7 @@ def classifier(
             table.rows[:, kept],
             range(len(table.rows)),
             promise,
-            effort,
+            replace(effort, trials=0) if quiet else effort,
             inputs=None if inputs is None else _rows(inputs),
             labels=None if labels is None else table.rows[:, table.columns.index(labels)],
             rng=drawing.seed,

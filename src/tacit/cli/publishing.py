@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
 KEPT_OUTPUT = "this output is the holder's: what may be published is the certificate"
 
+# More numbers than these of one error are told in one line.
+MOST_ALIKE = 12
+
 
 @dataclass(frozen=True, kw_only=True)
 class Outlet:
@@ -286,7 +289,7 @@ class Destination:
             write_certificate(release, self.certificate)
 
     def tell(self, kept: str = KEPT_OUTPUT) -> None:
-        """Say what was spent, which files were written, and why they are kept."""
+        """Say what was spent, which files were written and what of all this is the holder's."""
         console = self.json.console
         if self.ledger is not None and self.secret is not None:
             line(console, "ledger", _account(self.ledger, self.secret))
@@ -335,8 +338,8 @@ def publish(
     (tell or tell_release)(destination, release)
 
 
-def tell_release(destination: Destination, release: Release[Any]) -> None:
-    """Print the verdict, ten lines, and which files were written."""
+def tell_release(destination: Destination, release: Release[Any], kept: str = KEPT_OUTPUT) -> None:
+    """Print the verdict, ten lines, which files were written and what is the holder's."""
     from rich.text import Text
 
     from tacit.pages.words import lines, verdict
@@ -346,7 +349,7 @@ def tell_release(destination: Destination, release: Release[Any]) -> None:
     console.print(Text(conclusion.sentence, style))
     for label, text in lines(release):
         line(console, label, text)
-    destination.tell()
+    destination.tell(kept)
 
 
 def tell_table(console: Console, table: DataTable) -> None:
@@ -367,8 +370,14 @@ def tell_prepared(prepared: Prepared[Any], output: JsonOutput) -> None:
     console = output.console
     for guarantee in prepared.guarantees:
         line(console, "guarantee", guarantee.describe())
-    for expected in prepared.expected:
-        line(console, "error", f"{expected.name} ± {significant(expected.error)} (one deviation)")
+    errors = {expected.error for expected in prepared.expected}
+    if len(errors) == 1 and len(prepared.expected) > MOST_ALIKE:
+        told = f"± {significant(errors.pop())} (one deviation)"
+        line(console, "error", f"{told} in each of {len(prepared.expected)} numbers")
+    else:
+        for expected in prepared.expected:
+            told = f"{expected.name} ± {significant(expected.error)} (one deviation)"
+            line(console, "error", told)
     line(console, "drawn", "nothing: this was a dry run")
     output.write(
         {
@@ -428,7 +437,7 @@ def _spent(spends: str, left: Budget) -> str | None:
 
 
 def _account(book: Ledger, secret: str) -> str:
-    from tacit.cli.ledger import spending_words
+    from tacit.report.ledger import spending_words
 
     left = book.remaining(secret)
     words = f"{book.location}: spent {spending_words(book.spent(secret))}"

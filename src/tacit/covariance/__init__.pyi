@@ -3,6 +3,7 @@
 from .base import Covariance as Covariance
 from .coercion import as_covariance as as_covariance
 from .coercion import covariance_from_dict as covariance_from_dict
+from .coercion import described_fields as described_fields
 from .full import Dense as Dense
 from .full import Diagonal as Diagonal
 from .full import Isotropic as Isotropic

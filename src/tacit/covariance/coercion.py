@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -53,6 +54,28 @@ def as_covariance(name: str, value: object) -> object:
         raise ValueError(f"{name}: {str(error).partition(': ')[2]}") from None
 
 
+def _kind(name: Any) -> type[Covariance]:
+    kinds: dict[str, type[Covariance]] = {
+        c.kind: c for c in (Isotropic, Diagonal, LowRank, Dense, Factored)
+    }
+    if not isinstance(name, str) or name not in kinds:
+        raise ValueError(f"description: expected a type among {sorted(kinds)}, got {shown(name)}")
+    return kinds[name]
+
+
+def described_fields(name: Any) -> frozenset[str]:
+    """Return what ``Covariance.to_dict`` may hold of a type beside its name.
+
+    Example:
+        >>> sorted(described_fields("isotropic"))
+        ['dim', 'variance']
+
+    Raises:
+        ValueError: there is no such type.
+    """
+    return frozenset(inspect.signature(_kind(name)).parameters)
+
+
 def covariance_from_dict(description: Any) -> Covariance:
     """Return the covariance that ``Covariance.to_dict`` described.
 
@@ -63,15 +86,10 @@ def covariance_from_dict(description: Any) -> Covariance:
         >>> covariance_from_dict({"type": "isotropic", "variance": 2.0, "dim": 3}).trace()
         6.0
     """
-    kinds: dict[str, type[Covariance]] = {
-        c.kind: c for c in (Isotropic, Diagonal, LowRank, Dense, Factored)
-    }
-    found = description.get("type") if isinstance(description, dict) else description
-    if not isinstance(description, dict) or not isinstance(found, str) or found not in kinds:
-        raise ValueError(f"description: expected a type among {sorted(kinds)}, got {shown(found)}")
+    kind = _kind(description.get("type") if isinstance(description, dict) else description)
     fields = {key: value for key, value in description.items() if key != "type"}
     try:
-        return kinds[description["type"]](**fields)
+        return kind(**fields)
     except TypeError as error:
         raise ValueError(
             f"description: fields do not fit {description['type']!r}: {error}"

@@ -91,7 +91,7 @@ class Span:
             full_matrices=False,
             check_finite=False,
         )
-        keep = singular > default_tolerance(max(unit.shape)) * singular[0]
+        keep = singular > default_tolerance(max(unit.shape)) * singular.max(initial=0.0)
         left = left[:, keep] if self.lower is None else self._row_basis.T @ left[:, keep]
         return left, singular[keep], right[keep]
 
@@ -100,6 +100,9 @@ class Span:
         """Orthonormal rows (k, d) that span the exact rows: rounding of A gives it others."""
         rows = self.rows / self.scales
         rows = rows[rows.any(axis=1)]
+        if not rows.size:
+            # of zeros alone: they span nothing
+            return rows
         _, singular, basis = scipy_linalg.svd(
             rows / row_norms(rows)[:, None], full_matrices=False, check_finite=False
         )

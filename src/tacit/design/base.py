@@ -159,7 +159,10 @@ class Design:
         """
         # what a file lacks is what a design has by default
         held = {name: read(kind, description[name], name) for name, kind in STORED.items()}
-        return Design(**held)
+        found = Design(**held)
+        if description["rank"] != found.rank:
+            raise ValueError(f"rank: the covariance has another, {found.rank}")
+        return found
 
 
 def no_noise(size: int, information: float, method: str, reason: str) -> Design:

@@ -17,7 +17,7 @@ PROTECTION = 100.0
 
 
 @dataclass(frozen=True)
-class CostFrame:
+class CostAxes:
     """Coordinates in which the cost is the identity and the output covariance is diag(ratios)."""
 
     ratios: Array
@@ -25,24 +25,24 @@ class CostFrame:
     scales: Array
 
     @staticmethod
-    def of(outputs: Array, weights: Array) -> CostFrame:
+    def of(outputs: Array, weights: Array) -> CostAxes:
         """Diagonalise F^½ S F^½; ``directions`` are F^-½ U, None when all is diagonal."""
         if outputs.ndim == 1 and weights.ndim == 1:
             # two diagonals: S_ii F_ii, and no axes to turn
-            return CostFrame(outputs * weights, None, weights)
+            return CostAxes(outputs * weights, None, weights)
         dense = np.diag(outputs) if outputs.ndim == 1 else outputs
         if weights.ndim == 1:
             # F^½ S F^½ = U diag(r) Uᵀ, and F^-½ U are the axes in which F is the identity
             root = np.sqrt(weights)
             ratios, vectors = scipy_linalg.eigh(root[:, None] * dense * root[None, :])
-            return CostFrame(np.maximum(ratios, 0.0), vectors / root[:, None], weights)
+            return CostAxes(np.maximum(ratios, 0.0), vectors / root[:, None], weights)
         # a dense F is diagonal in axes of its own first: its root is that of a diagonal
         values, axes = scipy_linalg.eigh(weights)
         root = np.sqrt(values)
         rotated = root[:, None] * (axes.T @ dense @ axes) * root[None, :]
         ratios, vectors = scipy_linalg.eigh((rotated + rotated.T) / 2.0)
         # a ratio below 0 is rounding of a direction in which nothing moves
-        return CostFrame(np.maximum(ratios, 0.0), axes @ (vectors / root[:, None]), values)
+        return CostAxes(np.maximum(ratios, 0.0), axes @ (vectors / root[:, None]), values)
 
     def covariance(self, spectrum: Array) -> Covariance:
         """Return F^-½ U diag(l) Uᵀ F^-½, in the factored form that is sampled as it stands."""

@@ -8,5 +8,5 @@ from .policy import PolicyFile as PolicyFile
 from .policy import read_policy as read_policy
 from .reports import junit_xml as junit_xml
 from .reports import sarif_log as sarif_log
-from .several import Verdict as Verdict
+from .several import GateVerdict as GateVerdict
 from .several import check_releases as check_releases

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 
 from tacit import __version__
-from tacit.gate.several import Verdict
+from tacit.gate.several import GateVerdict
 
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 RULES = {
@@ -31,7 +31,7 @@ RULES = {
 UNWRITABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def junit_xml(verdicts: Sequence[Verdict]) -> str:
+def junit_xml(verdicts: Sequence[GateVerdict]) -> str:
     """Return verdicts as JUnit XML: a suite per release, a case per threshold.
 
     Args:
@@ -41,7 +41,7 @@ def junit_xml(verdicts: Sequence[Verdict]) -> str:
         The document, with its declaration.
 
     Example:
-        >>> found = Verdict(release="a.json", result=None, refusal="no such file")
+        >>> found = GateVerdict(release="a.json", result=None, refusal="no such file")
         >>> "<error" in junit_xml([found])
         True
     """
@@ -77,7 +77,7 @@ def junit_xml(verdicts: Sequence[Verdict]) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
 
 
-def sarif_log(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+def sarif_log(verdicts: Sequence[GateVerdict]) -> dict[str, Any]:
     """Return what is crossed or refused as a SARIF 2.1.0 log.
 
     Args:
@@ -88,7 +88,7 @@ def sarif_log(verdicts: Sequence[Verdict]) -> dict[str, Any]:
         of the release's file.
 
     Example:
-        >>> found = Verdict(release="a.json", result=None, refusal="no such file")
+        >>> found = GateVerdict(release="a.json", result=None, refusal="no such file")
         >>> sarif_log([found])["runs"][0]["results"][0]["ruleId"]
         'refused'
     """
@@ -123,7 +123,7 @@ def sarif_log(verdicts: Sequence[Verdict]) -> dict[str, Any]:
     }
 
 
-def _cases(verdict: Verdict) -> list[tuple[str, str, str]]:
+def _cases(verdict: GateVerdict) -> list[tuple[str, str, str]]:
     """Return (threshold, "" or "failure" or "error", sentence) for all that was judged."""
     if verdict.result is None:
         return [("refused", "error", verdict.refusal)]

@@ -14,7 +14,7 @@ from tacit.releases.loading import Read, read_checked, read_release
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class GateVerdict:
     """What became of one release: judged, or refused with a sentence.
 
     Attributes:
@@ -58,7 +58,7 @@ class Verdict:
         return {"release": self.release, "code": self.code, **found, **refusal}
 
 
-def check_releases(paths: Sequence[str], policy: PolicyFile) -> tuple[Verdict, ...]:
+def check_releases(paths: Sequence[str], policy: PolicyFile) -> tuple[GateVerdict, ...]:
     """Judge stored releases, each by what the policy asks of its kind.
 
     An attack in a file of its own, as ``tacit hidden attack --json`` writes it, is judged with the
@@ -81,9 +81,9 @@ def check_releases(paths: Sequence[str], policy: PolicyFile) -> tuple[Verdict, .
             whole = replace(held, release=attacked(held.release, attacks))
             verdicts.append(_judged(path, whole, policy))
         elif isinstance(held, str):
-            verdicts.append(Verdict(release=path, result=None, refusal=held))
+            verdicts.append(GateVerdict(release=path, result=None, refusal=held))
         elif not any(held.is_on(release) for release in releases):
-            verdicts.append(Verdict(release=path, result=None, refusal=held.refusal()))
+            verdicts.append(GateVerdict(release=path, result=None, refusal=held.refusal()))
     return tuple(verdicts)
 
 
@@ -96,8 +96,8 @@ def _read(path: str) -> Read | AttackFile | str:
         return " ".join(str(error).split())
 
 
-def _judged(path: str, found: Read, policy: PolicyFile) -> Verdict:
+def _judged(path: str, found: Read, policy: PolicyFile) -> GateVerdict:
     try:
-        return Verdict(release=path, result=judge(found, policy.of(found.release.kind)))
+        return GateVerdict(release=path, result=judge(found, policy.of(found.release.kind)))
     except ValueError as error:
-        return Verdict(release=path, result=None, refusal=" ".join(str(error).split()))
+        return GateVerdict(release=path, result=None, refusal=" ".join(str(error).split()))

@@ -24,10 +24,9 @@ def agree(stored: Sequence[Guarantee], told: Sequence[Guarantee]) -> bool:
         left, right = one.to_dict(), other.to_dict()
         for name in NUMBERS:
             first, second = left.pop(name, 0.0), right.pop(name, 0.0)
-            close = first == second or (
-                not isinstance(first, str) and abs(first - second) <= ELSEWHERE * abs(second)
-            )
-            if not close:
+            # an infinity is a word
+            words = isinstance(first, str) or isinstance(second, str)
+            if first != second and (words or abs(first - second) > ELSEWHERE * abs(second)):
                 return False
         if left != right:
             return False

@@ -74,6 +74,18 @@ class SpelledValue:
 Value = TypeVar("Value", bound=SpelledValue)
 
 
+def words_between_commas(text: str) -> tuple[str, ...]:
+    """Return what stands between commas, those in brackets aside.
+
+    Example:
+        >>> words_between_commas("isotropic, quotient(4,7)")
+        ('isotropic', 'quotient(4,7)')
+    """
+    # a comma before a closing bracket that no other bracket opens separates numbers of one word
+    parts = re.split(r",(?![^()]*\))", text)
+    return tuple(part.strip() for part in parts if part.strip())
+
+
 def read_one(argument: str, text: object, kinds: Iterable[type[Value]]) -> Value:
     """Return the value of one of some kinds that a word names.
 

@@ -15,7 +15,7 @@ BUDGET, RELEASE = "budget", "release"
 metadata = sa.MetaData()
 
 
-class Flag(sa.Boolean):
+class ZeroOrOne(sa.Boolean):
     """Exactly 0 or 1 where the database has no booleans; what else is stored is read as it is."""
 
     cache_ok = True
@@ -42,7 +42,7 @@ secret_table = sa.Table(
     metadata,
     sa.Column("secret", sa.Text, primary_key=True),
     sa.Column("account", sa.Text, nullable=False),
-    sa.Column("budgeted", Flag, nullable=False, index=True),
+    sa.Column("budgeted", ZeroOrOne, nullable=False, index=True),
     sa.Column("place", sa.Integer, nullable=False),
 )
 
@@ -77,7 +77,7 @@ entry_table = sa.Table(
     sa.Column("leakage", sa.Double, nullable=False),
     sa.Column("failure", sa.Double, nullable=False),
     sa.Column("guarantees", sa.Text, nullable=False),
-    sa.Column("reproducible", Flag, nullable=False),
+    sa.Column("reproducible", ZeroOrOne, nullable=False),
     sa.Column("time", sa.Text, nullable=False),
     sa.Column("changed", sa.Text, nullable=False),
     sa.Column("description", sa.Text, nullable=False),

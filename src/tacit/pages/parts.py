@@ -35,12 +35,16 @@ class Sections:
         rest: what follows the title.
         instead: whether the parts stand in place of the figures, numbers, use and attacks that
             all releases show.
+        style: CSS of its parts.
+        randomness: where that of a measurement comes from, which draws nothing that is released.
     """
 
     parts: tuple[Section, ...] = ()
     lead: str = ""
     rest: str = ""
     instead: bool = False
+    style: Text = ""
+    randomness: str = ""
 
 
 def joined(*parts: Markup | None) -> Markup:

@@ -9,7 +9,7 @@ from typing import Any
 from tacit import codec
 from tacit.documents import Envelope
 from tacit.guarantees.base import text
-from tacit.releases.recompute import check_measured
+from tacit.releases.recompute import check_interval
 from tacit.releases.release import Attack, Release
 
 ENVELOPE = Envelope("tacit.attack", 1)
@@ -34,7 +34,7 @@ class AttackFile:
     def __post_init__(self) -> None:
         text("about", self.about)
         text("digest", self.digest)
-        check_measured([self.attack])
+        check_interval("attack", self.attack)
 
     def is_on(self, release: Release[Any]) -> bool:
         """Whether a release is the one attacked."""

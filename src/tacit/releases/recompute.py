@@ -98,16 +98,25 @@ def check_measured(attacks: Sequence[Attack]) -> None:
         ValueError: one does.
     """
     for place, attack in enumerate(attacks):
-        found = attack.success
-        if found.confidence is None:
-            raise ValueError(f"attacks[{place}].success.confidence: expected a number, got None")
-        # no interval of this level that so many trials give ends below this
-        least = least_upper_end(found.value, attack.trials, found.confidence)
-        if found.high < least * (1.0 - ROUNDING):
-            raise ValueError(
-                f"attacks[{place}].success.high: {attack.trials} trials give an upper end of "
-                f"{least:.6g} at least, got {found.high:.6g}"
-            )
+        check_interval(f"attacks[{place}]", attack)
+
+
+def check_interval(name: str, attack: Attack) -> None:
+    """Refuse an interval that ends below what so many trials give at its level.
+
+    Raises:
+        ValueError: it does; ``name`` is the attack's.
+    """
+    found = attack.success
+    if found.confidence is None:
+        raise ValueError(f"{name}.success.confidence: expected a number, got None")
+    # no interval of this level that so many trials give ends below this
+    least = least_upper_end(found.value, attack.trials, found.confidence)
+    if found.high < least * (1.0 - ROUNDING):
+        raise ValueError(
+            f"{name}.success.high: {attack.trials} trials give an upper end of {least:.6g} at "
+            f"least, got {found.high:.6g}"
+        )
 
 
 def only(release: Release[Any], kind: type[Guarantee]) -> Any:

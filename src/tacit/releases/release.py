@@ -365,6 +365,9 @@ class Release(Generic[Details]):
             return bound.success
         blind = [attack.prior or 0.0 for attack in self.attacks if attack.task == bound.task]
         prior = max([bound.prior, *blind])
+        # who is right without the release is right with it
+        if prior >= 1.0:
+            return 1.0
         return max(bound.success, float(success_from_information(self.information, prior)))
 
     @property

@@ -36,7 +36,8 @@ def render_certificate(release: Any) -> str:
         >>> "mean[x0]" in render_certificate(release)
         True
     """
-    found = read_checked(release).release
+    read = read_checked(release)
+    found = read.release
     judged = verdict(found)
     if found.withheld or judged.kind != "bounded":
         why = found.withheld or judged.sentence
@@ -54,6 +55,7 @@ def render_certificate(release: Any) -> str:
         strength=table("strength of the promise", (), strength_rows(public), "strength"),
         assumed=assumed(public),
         not_hidden=not_hidden(public),
+        unchecked=read.unchecked,
         json=embedded_json(public.to_dict()),
     )
 

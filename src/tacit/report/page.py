@@ -46,7 +46,8 @@ def render_report(release: Any) -> str:
     Raises:
         ValueError: when ``release`` is not a release of tacit.
     """
-    found = read_checked(release).release
+    read = read_checked(release)
+    found = read.release
     own = sections_of(found)
     text = dumps(found.to_dict())
     made = found.provenance or Provenance(command="in Python", created=found.created)
@@ -65,6 +66,7 @@ def render_report(release: Any) -> str:
         strength=table("strength of the promise", (), strength_rows(found), "strength"),
         assumed=assumed(found),
         not_hidden=not_hidden(found),
+        unchecked=read.unchecked,
         json=embedded_json(found.to_dict()) if len(text) <= EMBEDDED_LIMIT else None,
     )
 

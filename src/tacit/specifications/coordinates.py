@@ -21,7 +21,7 @@ SCALES, MOVED = (1.0, -3.0, 300.0), 1e-5
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
+class GradientFrame:
     """What maps a record's gradients to its coordinates, y = Dᵀ (b − c), b = vec(G Aᵀ).
 
     Attributes:
@@ -53,7 +53,7 @@ class Frame:
 
 
 def coordinates(
-    backbone: Backbone, data: Any, directions: Tensor, frame: Frame
+    backbone: Backbone, data: Any, directions: Tensor, frame: GradientFrame
 ) -> NDArray[np.float64]:
     """Return the coordinates of every record, (n, k), in one pass over the data.
 
@@ -82,46 +82,51 @@ def coordinates(
     return np.asarray(np.concatenate(found)[torch.argsort(torch.cat(places)).numpy()])
 
 
-def check_apart(backbone: Backbone, like: tuple[Tensor, ...], frame: Frame) -> None:
-    """Refuse a backbone in which one record's coordinates depend on who is beside it.
+def check_apart(backbone: Backbone, like: tuple[Tensor, ...], frame: GradientFrame | None) -> None:
+    """Refuse a backbone in which what one record adds depends on who is beside it.
 
     Clipping bounds what one record does only where its row is its own. Records of random numbers
-    are described together and alone.
+    are described together and alone, by their features and by their gradients.
 
     Args:
         backbone: shared.
         like: prepared records, of which only the shapes are used.
-        frame: of the space.
+        frame: of the space; None where features alone are described.
 
     Raises:
         ValueError: the two differ by more than float32 rounds.
     """
     source = torch.Generator().manual_seed(0)
     parts = tuple(_drawn(part, place, source) for place, part in enumerate(like))
-    with torch.no_grad():
-        width_of = backbone.features(*parts).shape[1]
-    directions = torch.randn(COMPANY, width_of, generator=source)
-    plain = Frame(frame.layers, frame.rank, frame.factor)
     drawn = backbone.of_tensors()
-    together = coordinates(drawn, parts, directions, plain)
-    alone = np.concatenate(
-        [
-            coordinates(drawn, tuple(part[[row]] for part in parts), directions[[row]], plain)
-            for row in range(COMPANY)
-        ]
-    )
-    largest = max(float(np.abs(alone).max()), 1e-30)
-    apart = together.shape == alone.shape and bool(
-        np.allclose(together, alone, rtol=0.0, atol=APART * largest)
-    )
-    for scale in SCALES if apart and backbone.modality == "vector" else ():
-        beside = coordinates(drawn, _beside(parts, scale), directions, plain)
-        apart = apart and bool(np.abs(beside[0] - together[0]).max() <= MOVED * largest)
-    if not apart:
-        raise ValueError(
-            f"backbone: expected one whose features of a record depend on that record alone, not "
-            f"so in {backbone.name}: one record would change what others add, past every clip"
+    directions = torch.randn(COMPANY, drawn.embedded(parts).shape[1], generator=source)
+
+    def rows(taken: tuple[Tensor, ...], towards: Tensor) -> tuple[NDArray[np.float64], ...]:
+        features = drawn.embedded(taken).double().numpy()
+        if frame is None:
+            return (features,)
+        plain = GradientFrame(frame.layers, frame.rank, frame.factor)
+        return features, coordinates(drawn, taken, towards, plain)
+
+    together = rows(parts, directions)
+    alone = [
+        rows(tuple(part[[row]] for part in parts), directions[[row]]) for row in range(COMPANY)
+    ]
+    scales = SCALES if backbone.modality == "vector" else ()
+    beside = [rows(_beside(parts, scale), directions) for scale in scales]
+    for place, held in enumerate(together):
+        single = np.concatenate([one[place] for one in alone])
+        largest = max(float(np.abs(single).max()), 1e-30)
+        apart = held.shape == single.shape and bool(
+            np.allclose(held, single, rtol=0.0, atol=APART * largest)
         )
+        moved = (float(np.abs(one[place][0] - held[0]).max()) for one in beside if apart)
+        if not apart or max(moved, default=0.0) > MOVED * largest:
+            raise ValueError(
+                "backbone: expected one whose features of a record depend on that record alone, "
+                f"not so in {backbone.name}: one record would change what others add, past every "
+                "clip"
+            )
 
 
 def _beside(parts: tuple[Tensor, ...], scale: float) -> tuple[Tensor, ...]:

@@ -14,9 +14,10 @@ from tacit.gradients.watched import width
 from tacit.specifications.backbones.backbone import chosen_layers
 from tacit.specifications.backbones.loading import VISION, load_backbone
 from tacit.specifications.coordinates import full_factor
-from tacit.specifications.objectives import class_names, label_directions, weights_of
+from tacit.specifications.methods import class_names
+from tacit.specifications.objectives import label_directions, weights_of
 from tacit.specifications.release import BARE
-from tacit.specifications.specification import KINDS, Space, Specification
+from tacit.specifications.specification import KINDS, Specification, SpecificationSpace
 
 
 def full_specification(
@@ -56,7 +57,7 @@ def full_specification(
     modules = dict(shared.module.named_modules())
     return Specification(
         kind=kind,  # type: ignore[arg-type]
-        space=Space(
+        space=SpecificationSpace(
             backbone=shared.digest,
             layers=named,
             shapes=tuple(width(modules[name]) for name in named),

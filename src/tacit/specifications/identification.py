@@ -20,7 +20,7 @@ ROUNDING = 1e-5
 
 
 @dataclass(frozen=True)
-class Match:
+class ModelMatch:
     """One model beside a task.
 
     Attributes:
@@ -44,7 +44,7 @@ class Identification:
         verdict: whether the first is a match at all.
     """
 
-    matches: tuple[Match, ...]
+    matches: tuple[ModelMatch, ...]
     compared: int
     verdict: MatchVerdict
 
@@ -134,9 +134,11 @@ def identify(
             without a direction.
 
     Example:
-        >>> from tacit.specifications import Space
-        >>> space = Space(backbone="sha256:0", layers=("fc",), shapes=((2, 1),), factor="seed:0",
-        ...               subspace="none", output="labels")
+        >>> from tacit.specifications import SpecificationSpace
+        >>> space = SpecificationSpace(
+        ...     backbone="sha256:0", layers=("fc",), shapes=((2, 1),), factor="seed:0",
+        ...     subspace="none", output="labels",
+        ... )
         >>> def made(kind, *numbers):
         ...     return Specification(kind=kind, space=space, factors={"fc": [[n] for n in numbers]},
         ...                          method="compact", guarantees=(), created="2026-01-01")
@@ -163,7 +165,7 @@ def identify(
     if not task.vector.any():
         raise ValueError("task: expected a specification that is not zero, got one that is")
     most = len(models) if limit is None else integer("limit", limit, minimum=1)
-    matches = [Match(name, task.cosine(held), held) for name, held in models.items()]
+    matches = [ModelMatch(name, task.cosine(held), held) for name, held in models.items()]
     matches.sort(key=lambda match: -match.similarity)
     best = matches[0].similarity if matches else None
     verdict = judge_match(best, len(matches), task.space.size)

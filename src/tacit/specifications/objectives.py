@@ -1,44 +1,24 @@
 """What the shared features are pulled towards: fixed codes of the labels, or apart from each other.
 
 One step from θ₀ has the gradient Σ_i J_iᵀ u_i, where J_i is the derivative of f(x_i; θ₀) by a
-layer and u_i is a direction of the features: the objective decides u.
+layer and u_i is a direction of the features: the objective decides u. Of ``"mean"`` there is no
+step: the features themselves are described, whatever the labels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tacit._ground.checks import Array, integer
-from tacit._ground.reprs import shown
+from tacit._ground.checks import Array
 from tacit.specifications.projections import shared_normals
 
-Objective: TypeAlias = Literal["labels", "scatter"]
-OBJECTIVES: tuple[Objective, ...] = ("labels", "scatter")
-MOST_CLASSES = 10_000
 # β: how much of a scatter is about the inputs themselves.
 OF_INPUTS = 0.3
-
-
-def class_names(classes: Any) -> tuple[str, ...]:
-    """Return the names of the classes; of a number K the names "0" … "K − 1".
-
-    Raises:
-        ValueError: fewer than two, or a name twice.
-    """
-    if isinstance(classes, (int, np.integer)) and not isinstance(classes, bool):
-        count = integer("classes", classes, minimum=2, maximum=MOST_CLASSES)
-        return tuple(str(number) for number in range(count))
-    if isinstance(classes, str) or not isinstance(classes, (Sequence, np.ndarray)):
-        raise ValueError(f"classes: expected a number or names of classes, got {shown(classes)}")
-    names = tuple(str(name) for name in classes)
-    if len(names) < 2 or len(set(names)) < len(names):
-        raise ValueError("classes: expected at least two names, each once")
-    return names
 
 
 def label_codes(names: Sequence[str], width: int) -> Tensor:

@@ -1,50 +1,52 @@
-"""A specification's release: the file, what is certified of it, and what it is about."""
+"""A specification's release: what is certified of the file, and how it is worked out again."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 import math
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tacit import codec
 from tacit._ground.checks import in_interval, integer, non_negative
 from tacit._ground.files import write_text_atomic
-from tacit._ground.reprs import short_repr, shown
-from tacit.documents import Envelope, dumps
+from tacit._ground.reprs import short_repr
+from tacit.documents import dumps
 from tacit.guarantees import ApproximateDP, GaussianDP, SuccessBound
+from tacit.guarantees.adjacency import Adjacency
 from tacit.guarantees.agreement import agree
 from tacit.guarantees.base import Guarantee
-from tacit.releases.form import Attack, Form, Release, Use
-from tacit.specifications.schedule import Schedule
-from tacit.specifications.specification import Specification, specification_from_bytes
+from tacit.releases import Kind, Release
+from tacit.specifications.methods import Targets
+from tacit.specifications.schedule import StepSchedule
+from tacit.specifications.specification import Specification
 
-ENVELOPE = Envelope("tacit.specification-release", 1)
-BESIDE = ("form", "provenance")
-PUBLISHABLE = (
-    "title", "specification", "backbone", "records", "classes", "mu", "delta", "targets",
-    "schedule", "guarantees", "created",
-)  # fmt: skip
-ADJACENCY = "replace one record"
+KIND = "specification"
+SECRET = "any one record that is described"
+# How a specification says that its noise was drawn, and that it has none.
+NOISY, BARE_METHOD = "dp", "compact"
+# Whoever replaces a record replaces its label too.
+ADJACENCY = Adjacency.REPLACE.sentence()
 SOURCE = "pave, Algorithm 1 in one step, the joined factor clipped once; Balle and Wang (2018)"
 SOURCE_OF_STEPS = "pave, Theorem 3.9, the joined factor clipped once; docs/explanation/sampling.md"
 SAMPLED = "every record is in a step by a coin of its own, and nobody learns which records were"
-ONE_STEP = Schedule()
-TARGETS = ("labels", "independent", "given-model")
+ONE_STEP = StepSchedule()
 ASSUMPTIONS = (
     "the backbone, A, the subspace, the clip, the classes, the number of records and every "
     "setting were chosen without looking at the records",
     "the backbone's features of a record depend on that record alone",
     "whether every record could be read, and is of a declared class, is not hidden",
 )
-GIVEN_MODEL = (
-    "the model whose outputs are described is known to the attacker already, and is held fixed: "
-    "what it tells about the records it was trained on is not counted"
-)
-INDEPENDENT = "the model whose outputs are described was not trained on these records"
+# Of what the labels are: nothing where they are the records' own.
+OF_TARGETS: dict[Targets, tuple[str, ...]] = {
+    "labels": (),
+    "independent": ("the model whose outputs are described was not trained on these records",),
+    "given-model": (
+        "the model whose outputs are described is known to the attacker already, and is held "
+        "fixed: what it tells about the records it was trained on is not counted",
+    ),
+}
 PROTECTED = (
     "The specification may be published, with A and with BA: everything made of it is "
     "post-processing."
@@ -52,6 +54,10 @@ PROTECTED = (
 BARE = (
     "This specification has no guarantee: neither it nor BA may be published. It is a mean of "
     "gradients, from which records have been read back."
+)
+BARE_MEAN = (
+    "This specification has no guarantee and may not be published. It is a mean of features of its "
+    "records, from which records have been read back."
 )
 SCATTER_NOTE = (
     "Class means are drawn with noise of their own first, and counted: the scatter of a release "
@@ -61,222 +67,180 @@ SCATTER_NOTE = (
 
 @short_repr
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SpecificationRelease(Release):
-    """A specification and everything that may be said about it.
+class CertifiedSpecification:
+    """A specification, and all that its certificate follows from.
 
     Attributes:
-        title: what is described.
         specification: the file, with its manifest.
         backbone: name of the shared network.
         records: n, how many records were described.
         classes: K, how many classes they are of.
         mu: distance of two neighbours' sums in a step in units of the noise; inf without noise.
         delta: δ at which ε is told.
-        targets: ``"labels"``, or how the model was come by whose outputs are described.
+        targets: what the labels are.
         schedule: of the steps.
-        guarantees: what is certified, the headline first; none without noise.
-        attacks: what was measured against it.
-        use: what it is good for.
-        notes: what a reader should know.
-        reproducible: whether a seed fixed the noise, which voids the guarantees.
-        seed: the seed, when one was given.
-        created: ISO 8601, UTC.
     """
 
-    title: str
     specification: Specification
     backbone: str
     records: int
     classes: int
     mu: float
     delta: float
-    targets: str
-    schedule: Schedule
-    guarantees: tuple[Guarantee, ...]
-    attacks: tuple[Attack, ...]
-    use: tuple[Use, ...]
-    notes: tuple[str, ...]
-    reproducible: bool
-    seed: int | None
-    created: str
+    targets: Targets
+    schedule: StepSchedule
 
-    FORMAT = ENVELOPE.format
+    def __post_init__(self) -> None:
+        integer("records", self.records, minimum=1)
+        integer("classes", self.classes, minimum=2)
+        non_negative("mu", self.mu, allow_inf=True)
+        in_interval("delta", self.delta, 0.0, 1.0, open_low=True, open_high=True)
 
     @property
-    def form(self) -> Form:
-        """The release as report, gate, ledger and commands read it."""
+    def digests(self) -> tuple[tuple[str, str], ...]:
+        """What the release is about: the file, the space it is compared in, and the backbone."""
         space = self.specification.space
-        return Form(
-            kind="specification",
-            title=self.title,
-            secret="any one record that is described",
-            method=self.specification.method,
-            guarantees=self.guarantees,
-            attacks=self.attacks,
-            use=self.use,
-            digests=(
-                ("specification", self.specification.revision),
-                ("space", space.digest),
-                ("backbone", space.backbone),
-            ),
-            notes=self.notes,
-            publishable=PUBLISHABLE if math.isfinite(self.mu) else (),
-            reproducible=self.reproducible,
-            seed=self.seed,
-            created=self.created,
+        return (
+            ("specification", self.specification.revision),
+            ("space", space.digest),
+            ("backbone", space.backbone),
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a description for strict JSON that ``from_dict`` reads back."""
-        form = self.form.to_dict()
-        return ENVELOPE.closed(
-            {
-                **vars(self),
-                "specification": base64.b64encode(self.specification.to_bytes()).decode(),
-                "mu": "Infinity" if math.isinf(self.mu) else self.mu,
-                "schedule": vars(self.schedule),
-                **{name: form[name] for name in ("guarantees", "attacks", "use", "notes")},
-                "form": form,
-            }
-        )
-
-    @staticmethod
-    def from_dict(description: Any) -> SpecificationRelease:
-        """Return the release that ``to_dict`` described.
-
-        Raises:
-            ValueError: not the description of a specification, a field is missing, or the
-                certificate is not what the noise gives.
-        """
-        return ENVELOPE.opened("description", description, _read)
-
-    def publishable_part(self) -> SpecificationRelease:
-        """Return the release without what was measured on records: what goes with the file."""
-        return replace(self, attacks=(), use=())
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the specification to ``path``, and this release beside it as ``….json``.
-
-        Raises:
-            ValueError: one of them cannot be written.
-        """
-        place = Path(os.fspath(path))
-        self.specification.save(place)
-        text = dumps(self.publishable_part().to_dict(), indent=2) + "\n"
-        write_text_atomic("path", place.with_suffix(".json"), text)
 
 
 def certified(
-    mu: float, delta: float, targets: str, schedule: Schedule = ONE_STEP
+    mu: float, delta: float, targets: Targets, schedule: StepSchedule = ONE_STEP
 ) -> tuple[Guarantee, ...]:
-    """Return the success at even odds, μ where there is one, and (ε, δ); none without noise.
+    """Return the success at even odds, μ where there is one, and (ε, δ), all rounded up.
 
     Args:
-        mu: distance of two neighbours' sums in a step, in standard deviations of the noise.
+        mu: distance of two neighbours' sums in a step, in standard deviations of the noise;
+            nothing is certified at infinity.
         delta: δ.
-        targets: as of a ``SpecificationRelease``.
+        targets: what the labels are.
         schedule: of the steps; on samples there is no μ.
 
     Source: pave, Theorem 3.9 for one step; Dong, Roth and Su (2022); Balle and Wang (2018).
     """
     if math.isinf(mu):
         return ()
+    # all steps together, as the law of one privacy loss
     profile = schedule.profile(mu)
-    beside = {"labels": (), "independent": (INDEPENDENT,), "given-model": (GIVEN_MODEL,)}[targets]
     success = profile.success()
-    full = schedule.sampling_rate == 1.0
     rest: dict[str, Any] = {
-        "evidence": "theorem" if full else "numerical",
-        "assumptions": (*ASSUMPTIONS, *(() if full else (SAMPLED,)), *beside),
+        "evidence": "theorem" if schedule.full else "numerical",
+        "assumptions": (
+            *ASSUMPTIONS,
+            *(() if schedule.full else (SAMPLED,)),
+            *OF_TARGETS[targets],
+        ),
         "source": SOURCE if schedule.single else SOURCE_OF_STEPS,
     }
-    shift = (GaussianDP(mu=schedule.distance(mu), adjacency=ADJACENCY, **rest),) if full else ()
-    return (
-        SuccessBound(
-            success=success.success,
-            prior=success.prior,
-            task=f"which of two neighbouring inputs ({ADJACENCY}) was used",
-            law=success.law,
-            **rest,
-        ),
-        *shift,
-        ApproximateDP(epsilon=profile.epsilon(delta), delta=delta, adjacency=ADJACENCY, **rest),
+    bound = SuccessBound(
+        success=success.success,
+        prior=success.prior,
+        task=f"which of two neighbouring inputs ({ADJACENCY}) was used",
+        law=success.law,
+        **rest,
     )
+    approximate = ApproximateDP(
+        epsilon=profile.epsilon(delta), delta=delta, adjacency=ADJACENCY, **rest
+    )
+    if not schedule.full:
+        return bound, approximate
+    # √T μ: the loss of all steps is that of two normal laws so far apart
+    shift = GaussianDP(mu=schedule.distance(mu), adjacency=ADJACENCY, **rest)
+    return bound, shift, approximate
 
 
-def notes_of(mu: float, scatter: bool, schedule: Schedule) -> tuple[str, ...]:
+def bare_note(objective: str) -> str:
+    """Return why a specification without noise may not be published."""
+    return BARE_MEAN if objective == "mean" else BARE
+
+
+def notes_of(mu: float, objective: str, schedule: StepSchedule) -> tuple[str, ...]:
     """Return what a reader should know of a specification: nothing else is said in its file.
 
     Args:
         mu: as of ``certified``.
-        scatter: whether class means were drawn first.
+        objective: of the specification; with noise and ``"scatter"`` class means were drawn first.
         schedule: of the steps.
     """
-    bare = math.isinf(mu)
-    means = (SCATTER_NOTE,) if scatter and not bare else ()
-    steps = () if schedule.single else (schedule.sentence,)
-    return (BARE if bare else PROTECTED, *means, *steps)
+    if math.isinf(mu):
+        first: tuple[str, ...] = (bare_note(objective),)
+    else:
+        first = (PROTECTED, *((SCATTER_NOTE,) if objective == "scatter" else ()))
+    return (*first, *(() if schedule.single else (schedule.sentence,)))
 
 
-def _read(description: Mapping[str, Any]) -> SpecificationRelease:
-    held = {name: value for name, value in description.items() if name not in BESIDE}
-    form = Form.from_dict(description["form"])
-    try:
-        content = base64.b64decode(held["specification"], validate=True)
-    except (binascii.Error, TypeError, ValueError):
-        raise ValueError("description.specification: expected base64 of a file") from None
-    specification = specification_from_bytes(content, name="description.specification")
-    release = SpecificationRelease(
-        **{
-            **held,
-            "specification": specification,
-            "schedule": _schedule(held["schedule"]),
-            "mu": non_negative("description.mu", _number(held["mu"]), allow_inf=True),
-            "guarantees": form.guarantees,
-            "attacks": form.attacks,
-            "use": form.use,
-            "notes": tuple(held["notes"]),
-        }
-    )
-    _check(release)
-    if release.form.digests != form.digests:
-        raise ValueError("description.specification: expected the one that its form is about")
-    return release
+def recompute(release: Release[CertifiedSpecification]) -> str:
+    """Hold the release of a specification, and the manifest in its file, against its noise.
 
-
-def _schedule(held: Any) -> Schedule:
-    names = {"steps", "sampling_rate", "step_size"}
-    if not isinstance(held, Mapping) or set(held) != names:
-        raise ValueError(f"description.schedule: expected {', '.join(sorted(names))}")
-    return Schedule.checked(**held)
-
-
-def _number(value: Any) -> Any:
-    return math.inf if value == "Infinity" else value
-
-
-def _check(release: SpecificationRelease) -> None:
-    """Refuse a description whose certificate is not that of its noise."""
-    integer("description.records", release.records, minimum=1)
-    integer("description.classes", release.classes, minimum=2)
-    in_interval("description.delta", release.delta, 0.0, 1.0, open_low=True, open_high=True)
-    if release.targets not in TARGETS:
-        raise ValueError(
-            f"description.targets: expected one of {', '.join(TARGETS)}, got "
-            f"{shown(release.targets)}"
-        )
-    if release.seed is not None and not release.reproducible:
-        raise ValueError("description.reproducible: expected true beside a seed, got false")
-    told = certified(release.mu, release.delta, release.targets, release.schedule)
+    Raises:
+        ValueError: names what contradicts what.
+    """
+    details, made = release.details, release.details.specification
+    bare, objective = math.isinf(details.mu), made.space.output
+    told = certified(details.mu, details.delta, details.targets, details.schedule)
     if not agree(release.guarantees, told):
-        raise ValueError("description.guarantees: expected what the noise certifies, got others")
-    if not agree(release.specification.guarantees, () if release.reproducible else told):
+        raise ValueError("guarantees: expected what the noise certifies, got others")
+    # a draw that a seed can repeat is certified in no file
+    if not agree(made.guarantees, () if release.reproducible else told):
         raise ValueError(
-            "description.specification: expected the guarantees of this release in its manifest"
+            "specification: expected the guarantees of this release in its manifest, got others"
         )
-    method = "compact" if math.isinf(release.mu) else "dp"
-    if release.specification.method != method:
-        raise ValueError(f"description.specification: expected one of the method {method!r}")
-    known = {notes_of(release.mu, scatter, release.schedule) for scatter in (False, True)}
-    if release.notes not in known or release.specification.notes != release.notes:
-        raise ValueError("description.notes: expected what follows from the noise, got others")
+    method = BARE_METHOD if bare else NOISY
+    if not release.method == made.method == method:
+        raise ValueError(f"method: expected {method!r} of this noise, got another")
+    if not release.notes == made.notes == notes_of(details.mu, objective, details.schedule):
+        raise ValueError("notes: expected what follows from the noise, got others")
+    if release.withheld != (bare_note(objective) if bare else ""):
+        raise ValueError("withheld: expected why what has no noise may not be published")
+    if release.digests != details.digests:
+        raise ValueError("digests: expected those of the specification, got others")
+    if (release.secret, release.assumptions, release.numbers) != (SECRET, (), None):
+        raise ValueError("secret: expected any one record, and nothing assumed beside, got another")
+    return ""
+
+
+SPECIFICATION = Kind(
+    name=KIND,
+    details=CertifiedSpecification,
+    recompute=recompute,
+    sections="tacit.specifications.page:sections",
+)
+
+
+def save_specification(
+    release: Release[CertifiedSpecification], path: str | os.PathLike[str]
+) -> None:
+    """Write the specification to ``path``, and its release beside it as ``….json``.
+
+    What was measured on records and where they come from is left out.
+
+    Args:
+        release: of a specification.
+        path: of the safetensors file.
+
+    Raises:
+        ValueError: one of them cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> from tacit.specifications import Description, specify
+        >>> rng = np.random.default_rng(0)
+        >>> images, labels = rng.uniform(size=(40, 28, 28)), np.arange(40) % 2
+        >>> release = specify(labels, images, None, about=Description(classes=2))
+        >>> place = Path(tempfile.mkdtemp(), "bars.safetensors")
+        >>> save_specification(release, place)
+        >>> sorted(file.name for file in place.parent.iterdir())
+        ['bars.json', 'bars.safetensors']
+    """
+    place = Path(os.fspath(path))
+    beside = place.with_suffix(".json")
+    if beside == place:
+        raise ValueError("path: expected a name that does not end in .json, got one")
+    release.details.specification.save(place)
+    # without noise both files are the holder's, and the release says so
+    text = dumps(codec.public(release).to_dict(), indent=2) + "\n"
+    write_text_atomic("path", beside, text)

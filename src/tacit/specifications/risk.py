@@ -13,7 +13,7 @@ from tacit._ground.checks import RandomSource, generator, in_interval, integer
 from tacit._ground.reprs import short_repr, shown
 from tacit.attacks.intervals import mean_interval, proportion_interval
 from tacit.measured import Interval
-from tacit.releases.form import Attack
+from tacit.releases import Attack
 
 Floats = NDArray[np.float64]
 Drawing = Callable[[Any, np.random.Generator], ArrayLike]

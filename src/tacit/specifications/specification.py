@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import json
 import math
@@ -18,12 +20,13 @@ from tacit._ground.checks import choice, integer
 from tacit._ground.files import read_bytes, write_bytes_atomic
 from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr, shown
-from tacit.documents import Envelope, dumps, loads
+from tacit.codec import leaf
+from tacit.documents import Envelope, checked, dumps, loads
 from tacit.guarantees import guarantee_from_dict
 from tacit.guarantees.base import Guarantee
 
-Kind: TypeAlias = Literal["model", "task"]
-KINDS: tuple[Kind, ...] = ("model", "task")
+SpecificationKind: TypeAlias = Literal["model", "task"]
+KINDS: tuple[SpecificationKind, ...] = ("model", "task")
 ENVELOPE = Envelope("tacit.specification", 1)
 MANIFEST = "tacit.specification"
 # Where safetensors keeps text, so that no tensor has this name.
@@ -31,10 +34,11 @@ METADATA = "__metadata__"
 # The header of a file is its manifest and one entry a layer: this many bytes hold thousands.
 LONGEST_HEADER = 4 << 20
 LENGTH = 8
+LONGEST_INPUTS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class Space:
+class SpecificationSpace:
     """What two specifications must share before their cosine means anything.
 
     Attributes:
@@ -47,8 +51,10 @@ class Space:
             that needs none.
 
     Example:
-        >>> space = Space(backbone="sha256:0", layers=("fc",), shapes=((4, 2),), factor="seed:7",
-        ...               subspace="none", output="scatter")
+        >>> space = SpecificationSpace(
+        ...     backbone="sha256:0", layers=("fc",), shapes=((4, 2),), factor="seed:7",
+        ...     subspace="none", output="scatter",
+        ... )
         >>> space.size
         8
     """
@@ -82,7 +88,7 @@ class Space:
         """SHA-256 of all fields: equal for those that may be compared, and for no others."""
         return _sha256(dumps(asdict(self), sort_keys=True).encode())
 
-    def differences(self, other: Space) -> tuple[str, ...]:
+    def differences(self, other: SpecificationSpace) -> tuple[str, ...]:
         """Return the names of the fields in which another space differs."""
         return tuple(name for name in asdict(self) if getattr(self, name) != getattr(other, name))
 
@@ -102,30 +108,34 @@ class Specification:
         notes: what a reader should know, such as why nothing is certified.
         created: time of the draw, ISO 8601, UTC.
         classes: what the classes are called; none where that is not told.
+        inputs: height and width of pictures, such as ``"28 × 28"``; empty of other records.
 
     Source: pave, Eq. 1 to 6.
     """
 
-    kind: Kind
-    space: Space
+    kind: SpecificationKind
+    space: SpecificationSpace
     factors: Mapping[str, NDArray[np.float32]]
     method: str
     guarantees: tuple[Guarantee, ...]
     created: str
     notes: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
+    inputs: str = ""
     _bytes: bytes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         choice("kind", self.kind, KINDS)
         _text("method", self.method)
         _text("created", self.created)
-        if not isinstance(self.space, Space):
-            raise ValueError(f"space: expected a Space, got {shown(self.space)}")
+        if not isinstance(self.space, SpecificationSpace):
+            raise ValueError(f"space: expected a SpecificationSpace, got {shown(self.space)}")
         notes = tuple(_text("notes", line) for line in _listed("notes", self.notes))
         classes = tuple(_text("classes", name) for name in _listed("classes", self.classes))
         if len(set(classes)) < len(classes):
             raise ValueError("classes: expected every name once")
+        if not isinstance(self.inputs, str) or len(self.inputs) > LONGEST_INPUTS:
+            raise ValueError(f"inputs: expected at most {LONGEST_INPUTS} characters")
         for held in _listed("guarantees", self.guarantees):
             if not isinstance(held, Guarantee):
                 raise ValueError(f"guarantees: expected guarantees, got {shown(held)}")
@@ -166,6 +176,23 @@ class Specification:
         """Return the safetensors file, the same bytes for the same content."""
         return self._bytes
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the file in base64, as strict JSON holds it."""
+        return {"file": base64.b64encode(self._bytes).decode()}
+
+    @staticmethod
+    def from_dict(content: Any) -> Specification:
+        """Return the specification that ``to_dict`` described.
+
+        Raises:
+            ValueError: it is no base64 of a file, or as ``specification_from_bytes``.
+        """
+        try:
+            held = base64.b64decode(content["file"], validate=True)
+        except (binascii.Error, TypeError, KeyError, ValueError):
+            raise ValueError("file: expected base64 of a specification") from None
+        return specification_from_bytes(held, name="file")
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the file, whole or not at all.
 
@@ -186,6 +213,7 @@ class Specification:
                 "created": self.created,
                 # left out where there are none, as files of before have it
                 **({"classes": list(self.classes)} if self.classes else {}),
+                **({"inputs": self.inputs} if self.inputs else {}),
             }
         )
 
@@ -207,7 +235,10 @@ class Specification:
         return float(np.clip(left @ right / np.linalg.norm(left) / np.linalg.norm(right), -1, 1))
 
 
-def check_comparable(one: Space, other: Space) -> None:
+leaf(Specification, Specification.from_dict)
+
+
+def check_comparable(one: SpecificationSpace, other: SpecificationSpace) -> None:
     """Refuse two spaces in which a cosine means nothing.
 
     Raises:
@@ -249,9 +280,8 @@ def specification_from_bytes(content: bytes, *, name: str = "content") -> Specif
         raise ValueError(f"{name}: expected a manifest of text")
     manifest = loads(text, name=name, source="its manifest")
     try:
-        found = ENVELOPE.opened(
-            name, manifest, lambda fields: _read(fields, header, content[start:])
-        )
+        fields = ENVELOPE.fields(name, manifest)
+        found = checked(name, lambda: _read(fields, header, content[start:]))
     except ValueError as error:
         text = str(error)
         raise ValueError(text if text.startswith(f"{name}:") else f"{name}: {text}") from None
@@ -272,7 +302,7 @@ def _header(name: str, content: bytes) -> tuple[dict[str, Any], int]:
 
 
 def _read(fields: dict[str, Any], header: dict[str, Any], data: bytes) -> Specification:
-    space = Space(
+    space = SpecificationSpace(
         **{
             **fields["space"],
             "layers": tuple(fields["space"]["layers"]),

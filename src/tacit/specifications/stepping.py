@@ -16,22 +16,22 @@ from torch import Tensor, nn
 from tacit._ground.random import released_normal
 from tacit.covariance.publication import publish_sum
 from tacit.specifications.backbones.backbone import Backbone
-from tacit.specifications.coordinates import Frame, coordinates
+from tacit.specifications.coordinates import GradientFrame, coordinates
 from tacit.specifications.objectives import label_directions
-from tacit.specifications.schedule import Schedule
-from tacit.specifications.subspace import clipped
+from tacit.specifications.schedule import StepSchedule
+from tacit.specifications.subspace import clip_rows
 
 if TYPE_CHECKING:
-    from tacit.specifications.measured import Asked, Subject
+    from tacit.specifications.mechanism import DescribedSubject, DescriptionRequest
 
 # The backbone's weights are moved in place while a step is taken.
 MOVING = Lock()
 
 
-def stepped(
-    subject: Subject,
-    asked: Asked,
-    schedule: Schedule,
+def take_steps(
+    subject: DescribedSubject,
+    asked: DescriptionRequest,
+    schedule: StepSchedule,
     error: float,
     source: np.random.Generator | None,
 ) -> NDArray[np.float64]:
@@ -64,9 +64,9 @@ def stepped(
         found = np.zeros(size)
         if len(rows):
             taken = tuple(part[torch.from_numpy(rows)] for part in parts)
-            with changed(backbone, {name: moved[name] @ matrices[name] for name in moved}):
+            with change_weights(backbone, {name: moved[name] @ matrices[name] for name in moved}):
                 held = coordinates(backbone, taken, directions[rows], frame)
-            held = clipped(held, asked.clip) if math.isfinite(asked.clip) else held
+            held = clip_rows(held, asked.clip) if math.isfinite(asked.clip) else held
             found = held.sum(axis=0)
         found = found / (schedule.sampling_rate * subject.count)
         if error:
@@ -77,7 +77,7 @@ def stepped(
 
 
 @contextmanager
-def changed(backbone: Backbone, changes: Mapping[str, Tensor]) -> Iterator[None]:
+def change_weights(backbone: Backbone, changes: Mapping[str, Tensor]) -> Iterator[None]:
     """Add (m, n) matrices to the weights of layers, and put the weights back afterwards."""
     modules = dict(backbone.module.named_modules())
     with MOVING, torch.no_grad():
@@ -100,7 +100,7 @@ def _sample(count: int, rate: float, source: np.random.Generator | None) -> NDAr
     return np.flatnonzero(coins.random(count) < rate)
 
 
-def _back(frame: Frame) -> NDArray[np.float64] | None:
+def _back(frame: GradientFrame) -> NDArray[np.float64] | None:
     """Return D⁺, (k, p), by which numbers of the subspace are factors again."""
     return None if frame.directions is None else np.linalg.pinv(frame.directions.astype(float))
 
@@ -109,7 +109,7 @@ def _move(
     moved: dict[str, Tensor],
     matrices: Mapping[str, Tensor],
     found: NDArray[np.float64],
-    frame: Frame,
+    frame: GradientFrame,
     back: NDArray[np.float64] | None,
     backbone: Backbone,
     step_size: float,

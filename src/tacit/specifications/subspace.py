@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -20,11 +19,16 @@ from tacit._ground.reprs import short_repr, shown
 from tacit.documents import Envelope, dumps, loads
 from tacit.specifications.backbones.backbone import Backbone, chosen_layers
 from tacit.specifications.backbones.loading import load_backbone
-from tacit.specifications.coordinates import Frame, coordinates
-from tacit.specifications.objectives import (
+from tacit.specifications.coordinates import GradientFrame, coordinates
+from tacit.specifications.methods import (
     OBJECTIVES,
-    class_means,
+    SUBSPACE_RANK,
+    PublicTasks,
+    SharedFactors,
     class_names,
+)
+from tacit.specifications.objectives import (
+    class_means,
     label_directions,
     scatter_directions,
     weights_of,
@@ -36,6 +40,18 @@ CLIP_QUANTILE = 0.25
 # Added to the spectrum of the features before it is turned into ones, as a share of its mean.
 RIDGE = 0.1
 MOST_CLASSES_OF_A_TASK = 5
+# Directions that are kept where nothing else is said: a mean of features has fewer that tell tasks
+# apart, and every further one brings as much noise.
+SIZES = {"labels": 48, "scatter": 48, "mean": 24}
+# By how much a row is cut shorter than its clip, as a share: more than a product may round up.
+SHORTER = 1e-12
+# Deviations below this share of the largest are rounding.
+FLAT = 1e-9
+# In the place of a length of 0, which nothing may be divided by.
+TINY = 1e-300
+OF_TWO, TASKS = SharedFactors(rank=SUBSPACE_RANK), PublicTasks()
+# What a mean of features is described by, in the place of layers.
+OUTPUT = ("output",)
 ENVELOPE, HEAD = Envelope("tacit.subspace", 1), "tacit.subspace"
 ARRAYS = ("centre", "directions", "feature_centre", "feature_map")
 PLAIN = ("backbone", "objective", "rank", "factor", "clip", "feature_clip")
@@ -47,10 +63,12 @@ PLAIN = ("backbone", "objective", "rank", "factor", "clip", "feature_clip")
 class PublicSubspace:
     """Where factors of public tasks lie: y = Dᵀ (b − c), and what a record is clipped to there.
 
+    With ``objective="mean"`` b is the record's whitened feature W(z − z̄), and p is d.
+
     Attributes:
         backbone: its digest.
-        objective: ``"labels"`` or ``"scatter"``.
-        layers: names.
+        objective: ``"labels"``, ``"scatter"`` or ``"mean"``.
+        layers: names; ``("output",)`` of a mean.
         rank: r.
         factor: identifier of A.
         centre: (p,) c, the mean factor of public tasks.
@@ -90,14 +108,18 @@ class PublicSubspace:
         return f"sha256:{found.hexdigest()}"
 
     @property
-    def frame(self) -> Frame:
+    def frame(self) -> GradientFrame:
         """Everything that maps a record to its coordinates."""
-        return Frame(self.layers, self.rank, self.factor, self.centre, self.directions)
+        return GradientFrame(self.layers, self.rank, self.factor, self.centre, self.directions)
 
     def whitened(self, features: torch.Tensor) -> NDArray[np.float64]:
         """Return W (z − z̄) of features (n, d), clipped to the public length."""
         moved = (features.double().numpy() - self.feature_centre) @ self.feature_map.astype(float)
-        return clipped(moved, self.feature_clip)
+        return clip_rows(moved, self.feature_clip)
+
+    def placed(self, features: torch.Tensor) -> NDArray[np.float64]:
+        """Return Dᵀ (W(z − z̄) − c) of features (n, d), before they are clipped to C."""
+        return np.asarray((self.whitened(features) - self.centre) @ self.directions.astype(float))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the subspace as safetensors, arrays in half precision where that loses nothing.
@@ -136,7 +158,7 @@ def load_subspace(path: str | os.PathLike[str]) -> PublicSubspace:
     )
 
 
-def rounded(subspace: PublicSubspace) -> PublicSubspace:
+def half_precision(subspace: PublicSubspace) -> PublicSubspace:
     """Return the subspace with arrays that half precision holds, so that its file is small."""
     arrays = {
         name: getattr(subspace, name).astype(np.float16).astype(np.float32) for name in ARRAYS
@@ -149,11 +171,11 @@ def _halved(values: NDArray[np.float32]) -> NDArray[Any]:
     return half if np.array_equal(half.astype(np.float32), values) else values
 
 
-def clipped(rows: NDArray[np.float64], most: float) -> NDArray[np.float64]:
+def clip_rows(rows: NDArray[np.float64], most: float) -> NDArray[np.float64]:
     """Return rows none of which is longer than ``most``, rounding included."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    # the length of what is scaled is rounded once more
-    return np.asarray(rows * np.minimum(1.0, most * (1.0 - 1e-12) / np.maximum(lengths, 1e-300)))
+    # y min(1, C/‖y‖), a little below C: the length of what is scaled is rounded once more
+    return np.asarray(rows * np.minimum(1.0, most * (1.0 - SHORTER) / np.maximum(lengths, TINY)))
 
 
 def public_subspace(
@@ -162,13 +184,9 @@ def public_subspace(
     labels: ArrayLike,
     *,
     objective: str = "labels",
-    layers: Sequence[str] | None = None,
-    rank: int = 2,
-    factor: int = 0,
-    size: int = 48,
-    tasks: int = 120,
-    records: int = 100,
-    vary: Callable[[Any, np.random.Generator], Any] | None = None,
+    factors: SharedFactors = OF_TWO,
+    tasks: PublicTasks = TASKS,
+    size: int | None = None,
     rng: int = 0,
 ) -> PublicSubspace:
     """Return the subspace of factors of tasks that are drawn from public data.
@@ -181,14 +199,10 @@ def public_subspace(
         backbone: as ``load_backbone`` takes it.
         data: public records, as the backbone reads them.
         labels: (n,) their classes.
-        objective: ``"labels"`` or ``"scatter"``.
-        layers: names; those of the backbone when None.
-        rank: r >= 1 of the compact factors.
-        factor: seed of A, a public number that all share.
-        size: k, directions that are kept; at most one fewer than tasks.
-        tasks: how many are drawn.
-        records: of each.
-        vary: what is done to the records of a task, such as inverting pictures; None for nothing.
+        objective: ``"labels"``, ``"scatter"`` or ``"mean"``.
+        factors: rank, layers and A, of rank 2 when left out; beside ``"mean"`` there are no layers.
+        tasks: how many are drawn, of how many records, and what is done to these.
+        size: k, directions that are kept; at most one fewer than tasks. 48 when None, of a mean 24.
         rng: seed of the draws; the result is public, and the same for the same seed.
 
     Returns:
@@ -201,57 +215,72 @@ def public_subspace(
         >>> rng = np.random.default_rng(0)
         >>> network = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Tanh())
         >>> data, labels = rng.normal(size=(60, 4)), np.arange(60) % 3
-        >>> found = public_subspace(network, data, labels, size=3, tasks=8, records=10)
+        >>> tasks = PublicTasks(count=8, records=10)
+        >>> found = public_subspace(network, data, labels, tasks=tasks, size=3)
         >>> found.directions.shape, found.layers
         ((12, 3), ('0',))
 
     Source: pave, Thm 3.5 (a public subspace); the rest is ours.
     """
-    choice("objective", objective, OBJECTIVES)
-    held = load_backbone(backbone)
-    names = chosen_layers(held, layers)
-    integer("rank", rank, minimum=1)
-    integer("factor", factor, minimum=0, maximum=None)
-    many = integer("tasks", tasks, minimum=2)
-    kept = integer("size", size, minimum=1, maximum=many - 1)
-    integer("records", records, minimum=2)
-    if vary is not None and not callable(vary):
-        raise ValueError(f"vary: expected a function of records, got {shown(vary)}")
+    choice("objective", objective, tuple(OBJECTIVES))
+    for name, given, kind in (("factors", factors, SharedFactors), ("tasks", tasks, PublicTasks)):
+        if not isinstance(given, kind):
+            raise ValueError(f"{name}: expected {kind.__name__}, got {type(given).__name__}")
+    shared = load_backbone(backbone)
+    if objective == "mean" and factors.layers is not None:
+        raise ValueError(
+            f"layers: expected none beside objective 'mean', got {shown(factors.layers)}"
+        )
+    names = OUTPUT if objective == "mean" else chosen_layers(shared, factors.layers)
+    wanted = min(SIZES[objective], tasks.count - 1) if size is None else size
+    kept = integer("size", wanted, minimum=1, maximum=tasks.count - 1)
     source = np.random.default_rng(integer("rng", rng, minimum=0, maximum=None))
-    parts = held.prepare(data)
+    parts = shared.prepare(data)
     rows = _by_class(labels, len(parts[0]))
-    features = held.embedded(data)
+    features = shared.embedded(data)
     centre, whitener, reach = _whitening(features.double().numpy())
+    # all but the directions, which are those of the tasks' factors
     whole = PublicSubspace(
-        backbone=held.digest, objective=objective, layers=names, rank=rank,
-        factor=factor_name(factor), centre=np.zeros(1, np.float32),
-        directions=np.zeros((1, 1), np.float32), clip=1.0, feature_centre=centre,
-        feature_map=whitener, feature_clip=reach,
-    )  # fmt: skip
+        backbone=shared.digest,
+        objective=objective,
+        layers=names,
+        rank=factors.rank,
+        factor=factor_name(factors.seed),
+        centre=np.zeros(1, np.float32),
+        directions=np.zeros((1, 1), np.float32),
+        clip=1.0,
+        feature_centre=centre,
+        feature_map=whitener,
+        feature_clip=reach,
+    )
     drawn = [
-        _factors(held, whole, _taken(data, chosen), classes, vary, source)
-        for chosen, classes in (_task(rows, records, source) for _ in range(many))
+        _factors(shared, whole, _taken(data, chosen), classes, tasks, source)
+        for chosen, classes in (_task(rows, tasks.records, source) for _ in range(tasks.count))
     ]
     return _spanned(whole, drawn, kept)
 
 
 def _spanned(whole: PublicSubspace, drawn: list[NDArray[np.float64]], size: int) -> PublicSubspace:
+    # c = the mean of the tasks' mean factors, around which they lie
     means = np.stack([held.mean(axis=0) for held in drawn])
     centre = means.mean(axis=0)
+    # their principal directions, by the singular vectors of what is left
     _, deviations, right = np.linalg.svd(means - centre, full_matrices=False)
-    kept = deviations[:size] > 1e-9 * max(float(deviations[0]), 1e-300)
+    # what double precision leaves of nothing is no direction
+    kept = deviations[:size] > FLAT * max(float(deviations[0]), TINY)
     if not kept.any():
         raise ValueError("labels: expected tasks whose factors differ, got factors all alike")
+    # D = V S^(-1/2): a direction counts by the root of how much tasks differ in it, since numbers
+    # that tell tasks apart best would else drown the rest, and noise is the same in all
     directions = (right[:size][kept].T / np.sqrt(deviations[:size][kept])).astype(np.float32)
+    # C: a clip that cuts three of four public records
     rows = np.concatenate([(held - centre) @ directions for held in drawn])
     lengths = np.linalg.norm(rows, axis=1)
-    return PublicSubspace(
-        **{
-            **{field.name: getattr(whole, field.name) for field in fields(whole)},
-            "centre": centre.astype(np.float32),
-            "directions": directions,
-            "clip": float(np.float32(np.quantile(lengths[lengths > 0], CLIP_QUANTILE))),
-        }
+    return replace(
+        whole,
+        centre=centre.astype(np.float32),
+        directions=directions,
+        clip=float(np.float32(np.quantile(lengths[lengths > 0], CLIP_QUANTILE))),
     )
 
 
@@ -260,10 +289,13 @@ def _factors(
     whole: PublicSubspace,
     data: Any,
     classes: NDArray[np.int64],
-    vary: Callable[[Any, np.random.Generator], Any] | None,
+    tasks: PublicTasks,
     source: np.random.Generator,
 ) -> NDArray[np.float64]:
-    records = data if vary is None else vary(data, source)
+    """Return what every record of a public task adds, before directions are known."""
+    records = data if tasks.vary is None else tasks.vary(data, source)
+    if whole.objective == "mean":
+        return whole.whitened(backbone.embedded(records))
     names = class_names(int(classes.max()) + 1)
     shares = weights_of(classes, names, len(classes), given="labels")
     if whole.objective == "labels":
@@ -272,19 +304,21 @@ def _factors(
         white, counted = whole.whitened(backbone.embedded(records)), shares.double().numpy()
         means = class_means(counted, white)
         directions = scatter_directions(counted, means, whole.feature_map.astype(float), white)
-    frame = Frame(whole.layers, whole.rank, whole.factor)
+    frame = GradientFrame(whole.layers, whole.rank, whole.factor)
     return coordinates(backbone, records, directions, frame)
 
 
 def _whitening(features: NDArray[np.float64]) -> tuple[Any, Any, float]:
     centre = features.mean(axis=0)
     moved = features - centre
+    # W = (cov + ridge)^(-1/2), symmetric
     values, vectors = np.linalg.eigh(moved.T @ moved / len(features))
     values = np.maximum(values, 0.0)
     ridge = RIDGE * float(values.mean())
     if ridge == 0.0:
         raise ValueError("data: expected records whose features differ, got features all alike")
     whitener = ((vectors / np.sqrt(values + ridge)) @ vectors.T).astype(np.float32)
+    # C' = the middle length of what is whitened
     reach = float(np.median(np.linalg.norm(moved @ whitener, axis=1)))
     return centre.astype(np.float32), whitener, float(np.float32(reach))
 

@@ -4,44 +4,48 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, TypedDict, Unpack
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit._ground.checks import (
-    RandomSource,
-    choice,
-    generator,
-    in_interval,
-    is_reproducible,
-)
+from tacit._ground.checks import RandomSource, generator, is_reproducible
 from tacit._ground.frozen import read_only
-from tacit._ground.reprs import shown
-from tacit.releases.prepared import Book, Expected, Prepared, check_digest
-from tacit.specifications.backbones.backbone import chosen_layers, digest_of
+from tacit.releases import Expected, Prepared, Release
+from tacit.releases.prepared import Book, check_digest
+from tacit.releases.promises import check_promise
+from tacit.specifications.backbones.backbone import digest_of
 from tacit.specifications.backbones.loading import VISION, load_backbone
+from tacit.specifications.backbones.vision import size_of
 from tacit.specifications.coordinates import check_apart
-from tacit.specifications.measured import Asked, Subject, described
-from tacit.specifications.objectives import OBJECTIVES, class_names, weights_of
+from tacit.specifications.mechanism import DescribedSubject, DescriptionRequest, describe_mean
+from tacit.specifications.methods import (
+    Description,
+    LabelCodes,
+    Objective,
+    ReplacedRecord,
+    class_names,
+)
+from tacit.specifications.objectives import weights_of
 from tacit.specifications.release import (
-    TARGETS,
-    SpecificationRelease,
+    BARE_METHOD,
+    KIND,
+    NOISY,
+    SECRET,
+    CertifiedSpecification,
+    bare_note,
     certified,
     notes_of,
 )
-from tacit.specifications.schedule import Schedule
+from tacit.specifications.schedule import DELTA
 from tacit.specifications.spaces import PUBLIC, space_of, subspace_of
-from tacit.specifications.specification import KINDS, Space, Specification
-from tacit.specifications.stepping import stepped
+from tacit.specifications.specification import Specification, SpecificationSpace
+from tacit.specifications.stepping import take_steps
+from tacit.specifications.subspace import PublicSubspace
 
-METHODS = ("dp", "compact")
-DELTA = 1e-5
-# so that float32 holds what is published
-MOST_CLIP = 1e30
+BY_LABELS, A_MODEL = LabelCodes(), Description()
 OUTPUTS = (
     "targets: expected 'independent' or 'given-model' beside a model or its outputs: where it was "
     "trained on these records, one of them changes every target, and no noise for one record's "
@@ -49,49 +53,15 @@ OUTPUTS = (
 )
 
 
-class Options(TypedDict, total=False):
-    """The options of ``prepare_specification``."""
-
-    kind: str
-    objective: str
-    classes: Any
-    targets: str
-    rank: int | None
-    layers: Sequence[str] | None
-    subspace: Any
-    factor: int
-    method: str
-    epsilon: float | None
-    delta: float
-    clip: float | None
-    steps: int
-    sampling_rate: float
-    step_size: float
-    title: str | None
-    rng: RandomSource
-
-
 def prepare_specification(
     model_or_labels: Any,
     data: Any,
-    backbone: Any = VISION,
+    promise: ReplacedRecord | None,
+    objective: Objective = BY_LABELS,
     *,
-    kind: str = "model",
-    objective: str = "labels",
-    classes: Any = None,
-    targets: str = "labels",
-    rank: int | None = None,
-    layers: Sequence[str] | None = None,
-    subspace: Any = PUBLIC,
-    factor: int = 0,
-    method: str = "dp",
-    epsilon: float | None = None,
-    delta: float = DELTA,
-    clip: float | None = None,
-    steps: int = 1,
-    sampling_rate: float = 1.0,
-    step_size: float = 0.05,
-    title: str | None = None,
+    about: Description = A_MODEL,
+    backbone: Any = VISION,
+    space: Any = PUBLIC,
     rng: RandomSource = None,
 ) -> PreparedSpecification:
     """Certify a specification of a model or a task before anything of it is drawn.
@@ -103,37 +73,22 @@ def prepare_specification(
         τ = (1/n) Σ_i y_i + N(0, σ² I),   neighbours differ by at most Δ = 2C/n,
 
     one Gaussian mechanism whose whole profile is that of N(0, 1) against N(Δ/σ, 1). What is public
-    (D, c, C) comes from public tasks. With ``objective="scatter"`` the class means that the losses
-    are made of are drawn with noise first, and both mechanisms count. With ``steps=T`` the network
-    moves after every noisy step, and τ is the mean of all T.
+    (D, c, C) comes from public tasks. With ``ClassScatter`` the class means that the losses are
+    made of are drawn with noise first, and both mechanisms count. With ``FeatureMean`` there is no
+    loss: y_i is the record's feature, whitened by public ones. With several steps the network moves
+    after every noisy step, and τ is the mean of all.
 
     Args:
         model_or_labels: (n,) labels; (n, K) probabilities or other numbers >= 0 by class, which
             with noise need ``targets``; or a model, a callable from the data to such probabilities.
         data: n records as the backbone reads them.
+        promise: ``ReplacedRecord(epsilon=…)``; None for no noise and no guarantee, to be kept.
+        objective: ``LabelCodes``, ``ClassScatter`` or ``FeatureMean``: what is described of the
+            records, with the clip and the steps.
+        about: a model or a task, its classes and what the labels are.
         backbone: as ``load_backbone`` takes it.
-        kind: ``"model"``, what a model can do, or ``"task"``, what a user asks for.
-        objective: ``"labels"``: every class is pulled to the code of its name, so that models and
-            tasks must call classes alike. ``"scatter"``: classes are pulled apart, whatever they
-            are called.
-        classes: K, or their names, which are public: the labels do not decide them. With
-            ``method="compact"`` they may be left to the labels.
-        targets: ``"labels"``; for a model's outputs ``"independent"``, where it was not trained on
-            these records, or ``"given-model"``, where it was: one record may then change every
-            target, and the guarantee is for an attacker to whom the model is known already.
-        rank: r of the compact factors; the subspace's, or 8 without one.
-        layers: names; the subspace's, or the backbone's without one.
-        subspace: ``"public"``, that which comes with a built-in backbone; None for all Σ m_ℓ r
-            numbers; or a ``PublicSubspace``.
-        factor: seed of A, a public number that all share, where there is no subspace.
-        method: ``"dp"``, or ``"compact"``: no noise and no guarantee, to be kept.
-        epsilon: ε > 0 of ``"dp"``, for replacing one record.
-        delta: δ in (0, 1).
-        clip: C > 0, chosen without looking at the records; the subspace's when None.
-        steps: T >= 1; 1 beside ``"scatter"``.
-        sampling_rate: q in (0, 1], the chance of every record to be in a step.
-        step_size: how far a step moves the layers, as a share of the norm of their weights.
-        title: what is described, for the page; made of kind and backbone when None.
+        space: ``"public"``, the subspace that comes with a built-in backbone; a ``PublicSubspace``;
+            or ``SharedFactors``, for all Σ m_ℓ r numbers of the layers.
         rng: None draws from the operating system. A seed makes the noise reproducible, which voids
             the guarantee and is recorded.
 
@@ -142,70 +97,79 @@ def prepare_specification(
 
     Raises:
         ValueError: a bad argument; a model's outputs without saying what it was trained on; or
-            ``"dp"`` without ε, classes or a clip.
+            noise without classes or a clip.
 
     Example:
         >>> rng = np.random.default_rng(0)
         >>> images, labels = rng.uniform(size=(40, 28, 28)), np.arange(40) % 2
-        >>> prepared = prepare_specification(labels, images, classes=2, epsilon=1.0)
+        >>> prepared = prepare_specification(
+        ...     labels, images, ReplacedRecord(epsilon=1.0), about=Description(classes=2)
+        ... )
         >>> print(f"{prepared.guarantees[2].epsilon:.3f} at {prepared.guarantees[2].delta}")
         1.000 at 1e-05
 
     Source: pave, Eq. 1 to 6, Algorithm 1 and Theorem 3.9, with one clip.
     """
-    choice("kind", kind, KINDS)
-    choice("objective", objective, OBJECTIVES)
-    choice("method", method, METHODS)
-    _check_title(title)
-    choice("targets", targets, TARGETS)
-    schedule = _schedule(steps, sampling_rate, step_size, objective)
+    if promise is not None:
+        check_promise(promise, ReplacedRecord)
+    if not isinstance(objective, get_args(Objective)):
+        named = ", ".join(kind.__name__ for kind in get_args(Objective))
+        raise ValueError(f"objective: expected one of {named}, got {type(objective).__name__}")
+    if not isinstance(about, Description):
+        raise ValueError(f"about: expected a Description, got {type(about).__name__}")
+    word, schedule = objective.word, objective.schedule
     shared = load_backbone(backbone)
-    found = subspace_of(shared, subspace, objective, rank, layers, factor)
-    named = found.layers if found is not None else chosen_layers(shared, layers)
+    subspace = subspace_of(shared, space, word)
     parts = shared.prepare(data)
     count = len(parts[0])
-    held = _targets_of(model_or_labels, data, targets)
-    names = _classes(classes, held, method)
+    # what is pulled to what: every record's shares of the classes
+    held = _targets_of(model_or_labels, data, about.targets)
+    names = _classes(about.classes, held, promise)
     shares = weights_of(held, names, count, given="model_or_labels")
-    _check_labels(held, targets, method)
-    space, frame = space_of(shared, found, objective, rank, named, factor)
-    check_apart(shared, parts, frame)
-    length = _clip(clip, found, method, objective)
-    asked = Asked(
-        objective=objective, names=names, frame=frame, clip=length, subspace=found,
+    if promise is not None and about.targets == "labels":
+        _check_labels(held)
+    place, frame = space_of(shared, space if subspace is None else subspace, word)
+    # the clip bounds one record only where its row is its own
+    check_apart(shared, parts, None if word == "mean" else frame)
+    asked = DescriptionRequest(
+        objective=word,
+        names=names,
+        frame=frame,
+        clip=_clip(objective.clip, subspace, promise),
+        subspace=subspace,
         schedule=schedule,
-    )  # fmt: skip
-    multiplier = _multiplier(method, epsilon, delta, schedule)
+    )
+    # the least σ/Δ that keeps (ε, δ), rounded up; 0 for no noise
+    delta = DELTA if promise is None else promise.delta
+    multiplier = 0.0 if promise is None else schedule.multiplier(promise.epsilon, delta)
+    mu = 1.0 / multiplier if multiplier else math.inf
+    guarantees = certified(mu, delta, about.targets, schedule)
     # what the draw reads is its own, whatever becomes of the caller's
-    subject = Subject(
+    subject = DescribedSubject(
         shared.of_tensors(), tuple(part.clone() for part in parts), shares.detach().clone()
     )
-    mu = 1.0 / multiplier if multiplier else math.inf
-    guarantees = certified(
-        mu, in_interval("delta", delta, 0.0, 1.0, open_low=True, open_high=True), targets,
-        schedule,
-    )  # fmt: skip
-    known = described(subject, asked, multiplier, None) if objective == "labels" else None
-    error = 0.0 if known is None and not multiplier else asked.error(count, multiplier)
+    # of a scatter nothing is known before its class means have their noise
+    known = describe_mean(subject, asked, multiplier, None) if word != "scatter" else None
+    error = asked.error(count, multiplier)
     return PreparedSpecification(
         guarantees=guarantees,
         spends=guarantees[1:2],
         expected=tuple(
-            Expected(name=f"number[{place}]", error=error) for place in range(space.size)
+            Expected(name=f"number[{number}]", error=error) for number in range(place.size)
         ),
         description=f"specification of {count} records on {shared.name}",
         reproducible=is_reproducible(rng),
-        title=title or f"{kind} on {shared.name}",
-        kind=kind,
-        space=space,
+        title=about.title or f"{about.kind} on {shared.name}",
+        about=about,
+        inputs=size_of(data) if shared.modality == "image" else "",
+        space=place,
         asked=copy.deepcopy(asked),
         subject=subject,
         network=digest_of(shared.module, None),
         known=known,
         multiplier=multiplier,
         delta=delta,
-        targets=targets,
-        seed=int(rng) if isinstance(rng, (int, np.integer)) else None,
+        seed=int(rng) if isinstance(rng, int | np.integer) else None,
         source=None if rng is None else generator(rng),
     )
 
@@ -213,26 +177,28 @@ def prepare_specification(
 def specify(
     model_or_labels: Any,
     data: Any,
-    backbone: Any = VISION,
+    promise: ReplacedRecord | None,
+    objective: Objective = BY_LABELS,
     *,
     ledger: Book | None = None,
     secret: str | None = None,
     no_budget: bool = False,
-    **options: Unpack[Options],
-) -> SpecificationRelease:
+    **options: Any,
+) -> Release[CertifiedSpecification]:
     """Describe a model or a task: ``prepare_specification`` and ``draw`` in one call.
 
     Args:
         model_or_labels: as in ``prepare_specification``.
         data: as there.
-        backbone: as there.
+        promise: as there.
+        objective: as there.
         ledger: a ``tacit.Ledger`` that counts the cost before anything is drawn.
         secret: name of the records in the ledger.
         no_budget: release though the secret has no budget and others have one.
-        **options: as of ``prepare_specification``.
+        **options: the other arguments of ``prepare_specification``.
 
     Returns:
-        The ``SpecificationRelease``; its ``specification`` is what is published and compared.
+        The release; ``details.specification`` is what is published and compared.
 
     Raises:
         ValueError: as ``prepare_specification``, or the ledger refuses.
@@ -240,83 +206,111 @@ def specify(
     Example:
         >>> rng = np.random.default_rng(0)
         >>> images, labels = rng.uniform(size=(40, 28, 28)), np.arange(40) % 2
-        >>> release = specify(labels, images, classes=["cat", "dog"], epsilon=1.0)
-        >>> release.specification.vector.shape, release.form.kind
+        >>> about = Description(classes=["cat", "dog"])
+        >>> release = specify(labels, images, ReplacedRecord(epsilon=1.0), about=about)
+        >>> release.details.specification.vector.shape, release.kind
         ((48,), 'specification')
 
     Source: pave, Eq. 1 to 6, Algorithm 1.
     """
-    prepared = prepare_specification(model_or_labels, data, backbone, **options)
+    prepared = prepare_specification(model_or_labels, data, promise, objective, **options)
     return prepared.draw(ledger=ledger, secret=secret, no_budget=no_budget)
 
 
 @read_only
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PreparedSpecification(Prepared[SpecificationRelease]):
-    """A specification that is certified and not yet drawn; for the holder of the records."""
+class PreparedSpecification(Prepared[CertifiedSpecification]):
+    """A specification that is certified and not yet drawn; for the holder of the records.
+
+    Attributes:
+        title: what is described, for the page.
+        about: a model or a task, its classes and what the labels are.
+        inputs: height and width of pictures.
+        space: what the specification may be compared in.
+        asked: how the records are described.
+        subject: the records, their own.
+        network: digest of the backbone.
+        known: (k,) the mean before its noise, where that does not depend on any.
+        multiplier: σ/Δ of a step; 0 for no noise.
+        delta: δ at which ε is told.
+        seed: the integer seed, where one was given.
+        source: the generator that the draw uses; None for the operating system's.
+    """
 
     title: str
-    kind: str
-    space: Space
-    asked: Asked = field(repr=False)
-    subject: Subject = field(repr=False)
+    about: Description
+    inputs: str
+    space: SpecificationSpace
+    asked: DescriptionRequest = field(repr=False)
+    subject: DescribedSubject = field(repr=False)
     network: str = field(repr=False)
     known: NDArray[np.float64] | None = field(repr=False)
     multiplier: float
     delta: float
-    targets: str
     seed: int | None
     source: np.random.Generator | None = field(repr=False)
 
     def _check_unchanged(self) -> None:
         check_digest("backbone", digest_of(self.subject.backbone.module, None), self.network)
 
-    def _drawn(self) -> SpecificationRelease:
-        released = self._released()
+    def _drawn(self) -> Release[CertifiedSpecification]:
         created = datetime.now(UTC).isoformat(timespec="seconds")
         mu = 1.0 / self.multiplier if self.multiplier else math.inf
-        notes = notes_of(mu, self.asked.objective == "scatter", self.asked.schedule)
+        word, schedule = self.asked.objective, self.asked.schedule
+        notes = notes_of(mu, word, schedule)
+        method = NOISY if self.multiplier else BARE_METHOD
         specification = Specification(
-            kind=self.kind,  # type: ignore[arg-type]
+            kind=self.about.kind,
             space=self.space,
-            factors=_split(released, self.space),
-            method="dp" if self.multiplier else "compact",
+            factors=_split(self._draw_numbers(), self.space),
+            method=method,
+            # a draw that can be repeated is certified in no file
             guarantees=() if self.reproducible else self.guarantees,
             created=created,
             notes=notes,
             classes=self.asked.names,
+            inputs=self.inputs,
         )
-        return SpecificationRelease(
-            title=self.title,
+        details = CertifiedSpecification(
             specification=specification,
             backbone=self.subject.backbone.name,
             records=self.subject.count,
             classes=len(self.asked.names),
             mu=mu,
             delta=self.delta,
-            targets=self.targets,
-            schedule=self.asked.schedule,
+            targets=self.about.targets,
+            schedule=schedule,
+        )
+        return Release(
+            kind=KIND,
+            title=self.title,
+            secret=SECRET,
+            method=method,
             guarantees=self.guarantees,
-            attacks=(),
-            use=(),
-            notes=notes,
+            details=details,
+            created=created,
             reproducible=self.reproducible,
             seed=self.seed,
-            created=created,
+            withheld="" if self.multiplier else bare_note(word),
+            digests=details.digests,
+            notes=notes,
         )
 
-    def _released(self) -> NDArray[np.float64]:
+    def _draw_numbers(self) -> NDArray[np.float64]:
         count, asked = self.subject.count, self.asked
         if not asked.schedule.single:
             error = asked.error_of_a_step(count, self.multiplier)
-            return stepped(self.subject, asked, asked.schedule, error, self.source)
+            return take_steps(self.subject, asked, asked.schedule, error, self.source)
         clean = self.known
         if clean is None:
-            clean = described(self.subject, asked, self.multiplier, self.source)
-        return asked.noisy(clean, count, self.multiplier, self.source)
+            clean = describe_mean(self.subject, asked, self.multiplier, self.source)
+        return asked.add_noise(clean, count, self.multiplier, self.source)
 
 
-def _split(values: NDArray[np.float64], space: Space) -> dict[str, NDArray[np.float32]]:
+def _split(
+    values: NDArray[np.float64], space: SpecificationSpace
+) -> dict[str, NDArray[np.float32]]:
+    """Return the numbers as the float32 factor of every layer."""
     found, start = {}, 0
     for name, (rows, columns) in zip(space.layers, space.shapes, strict=True):
         end = start + rows * columns
@@ -334,65 +328,41 @@ def _targets_of(model_or_labels: Any, data: Any, targets: str) -> Any:
     return found.detach().cpu().numpy() if hasattr(found, "detach") else np.asarray(found)
 
 
-def _check_labels(held: Any, targets: str, method: str) -> None:
+def _check_labels(held: Any) -> None:
     """Refuse what looks like a model's outputs where nothing is said of the model."""
-    if method != "dp" or targets != "labels" or np.ndim(held) != 2:
+    if np.ndim(held) != 2:
         return
     rows = np.asarray(held)
     if not (((rows == 0) | (rows == 1)).all() and (rows.sum(axis=1) == 1).all()):
         raise ValueError(OUTPUTS)
 
 
-def _check_title(title: Any) -> None:
-    if title is not None and (not isinstance(title, str) or not title):
-        raise ValueError(f"title: expected words, got {shown(title)}")
-
-
-def _classes(classes: Any, held: Any, method: str) -> tuple[str, ...]:
+def _classes(
+    classes: tuple[str, ...] | None, held: Any, promise: ReplacedRecord | None
+) -> tuple[str, ...]:
     if classes is not None:
-        return class_names(classes)
+        return classes
     given = np.asarray(held)
     if given.ndim == 2:
         return class_names(int(given.shape[1]))
-    if method == "dp":
+    if promise is not None:
         raise ValueError(
             "classes: expected their number or names, which are public and which the labels must "
             "not decide, got None"
         )
-    found = sorted({str(value) for value in given.ravel().tolist()})
-    return class_names(found)
+    return class_names(sorted({str(value) for value in given.ravel().tolist()}))
 
 
-def _clip(clip: float | None, subspace: Any, method: str, objective: str) -> float:
+def _clip(
+    clip: float | None, subspace: PublicSubspace | None, promise: ReplacedRecord | None
+) -> float:
     if clip is not None:
-        return in_interval("clip", clip, 0.0, MOST_CLIP, open_low=True)
+        return clip
     if subspace is not None:
         return float(subspace.clip)
-    if method == "dp" or objective == "scatter":
+    if promise is not None:
         raise ValueError(
             "clip: expected a length chosen without looking at the records where there is no "
             "public subspace, got None"
         )
     return math.inf
-
-
-def _multiplier(method: str, epsilon: float | None, delta: float, schedule: Schedule) -> float:
-    if method == "compact":
-        if epsilon is not None:
-            raise ValueError(
-                f"epsilon: expected None beside method 'compact', got {shown(epsilon)}"
-            )
-        return 0.0
-    if epsilon is None:
-        raise ValueError("epsilon: expected a number > 0 beside method 'dp', got None")
-    return schedule.multiplier(epsilon, delta)
-
-
-def _schedule(steps: int, sampling_rate: float, step_size: float, objective: str) -> Schedule:
-    found = Schedule.checked(steps, sampling_rate, step_size)
-    if objective == "scatter" and not found.single:
-        raise ValueError(
-            "steps: expected 1, and sampling_rate 1, beside objective 'scatter', whose class means "
-            f"are drawn once, got {found.steps} at {found.sampling_rate:g}"
-        )
-    return found

@@ -10,6 +10,8 @@ from tacit_dock.api.state import dock_of
 from tacit_dock.errors import RefusedError
 
 SCHEME = "bearer"
+# Of the request, in the scope: how many requests it counts for.
+COST = "tacit.cost"
 
 
 def reader(request: Request) -> str | None:
@@ -19,20 +21,20 @@ def reader(request: Request) -> str | None:
         RefusedError: the token is forged, expired or revoked, or missing where the dock is private
             (401), or there were too many requests (429).
     """
-    dock = dock_of(request)
+    dock, cost = dock_of(request), request.scope[COST]
     address = "" if request.client is None else request.client.host
     given = request.headers.get("authorization")
     if given is None:
-        dock.rates.take(f"address {address}")
+        dock.rates.take(f"address {address}", cost)
         if dock.settings.private:
             raise RefusedError(401, "expected a token: this dock is private")
         return None
     scheme, _, text = given.partition(" ")
     token = dock.store.find_token(text.strip()) if scheme.lower() == SCHEME else None
     if token is None or not token.holds:
-        dock.rates.take(f"address {address}")
+        dock.rates.take(f"address {address}", cost)
         raise RefusedError(401, "expected a token that this dock made and that still holds")
-    dock.rates.take(f"developer {token.developer}")
+    dock.rates.take(f"developer {token.developer}", cost)
     return token.developer
 
 

@@ -67,7 +67,7 @@ def application(store: DockStore, settings: DockSettings) -> FastAPI:
     routers = (learnwares, contents, searching, watching)
     for router in routers:
         app.include_router(router)
-    check_routes((*routers, *mount(app)))
+    check_routes((*routers, *mount(app)), app.routes)
     _describe(app)
     app.add_middleware(Guard, settings=settings, watched=app.state.watched)
     return app

@@ -7,7 +7,7 @@ import base64
 import contextlib
 import hashlib
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,10 +18,11 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.concurrency import run_in_threadpool
 
 from tacit_dock.api.arriving import NAME
+from tacit_dock.api.routes import rule_of
 from tacit_dock.blobs import Blobs, Upload
 from tacit_dock.errors import RefusedError
 from tacit_dock.settings import DockSettings
-from tacit_dock.submissions import DIGESTS, FILES, limits_of
+from tacit_dock.submissions import DIGESTS, FILES
 from tacit_dock.texts import check_file_name
 
 LONGEST_HEADERS = 8 << 10
@@ -55,8 +56,6 @@ async def received_form(
     blobs: Blobs,
     settings: DockSettings,
     *,
-    names: Sequence[str] = (*FILES, *DIGESTS),
-    texts: Mapping[str, int] | None = None,
     admit: Callable[[Mapping[str, str]], object] | None = None,
 ) -> AsyncIterator[MultipartForm]:
     """Give the parts of a multipart body; files that are not kept are gone afterwards.
@@ -64,9 +63,7 @@ async def received_form(
     Args:
         request: whose body is read.
         blobs: where the files arrive.
-        settings: how large they may be.
-        names: the files that are taken, and digests of them.
-        texts: the fields that a page's form has beside them, and bytes each may have.
+        settings: how large they may be; which are taken is in the rule of the route.
         admit: called in a thread with the texts that stand before the first file, before that is
             kept; refuses those who may not send one. None where they were seen to before.
 
@@ -78,8 +75,9 @@ async def received_form(
     boundary = options.get(b"boundary", b"")
     if kind != b"multipart/form-data" or not 0 < len(boundary) <= LONGEST_BOUNDARY:
         raise RefusedError(415, "expected multipart/form-data with a boundary")
-    known = limits_of(settings)
-    limits = {**{name: known[name] for name in names}, **(texts or {})}
+    rule = rule_of(request.scope)
+    assert rule is not None
+    limits = rule.limits(settings)
     parts = _Parts(blobs, limits)
     try:
         parser = MultipartParser(boundary, parts.callbacks())

@@ -19,7 +19,7 @@ from tacit_dock.api.learnwares import NoneMatch, present
 from tacit_dock.api.routes import is_head
 from tacit_dock.api.shapes import problems
 from tacit_dock.api.state import dock_of
-from tacit_dock.errors import RefusedError
+from tacit_dock.errors import RefusedError, UnavailableError
 from tacit_dock.records import QUARANTINED
 
 router = APIRouter(prefix="/v1/learnwares/{identifier}", tags=["learnwares"])
@@ -99,7 +99,6 @@ def _answer(name: str, asked: ContentRequest) -> Response:
     headers = {
         "ETag": tag,
         "Repr-Digest": f"sha-256=:{plain}:",
-        "Cache-Control": "no-cache",
         "Vary": "Authorization",
         "Accept-Ranges": "bytes",
         "Content-Disposition": f'attachment; filename="{asked.identifier}.{name}.{suffix}"',
@@ -152,7 +151,7 @@ def _opened(digest: str, asked: ContentRequest) -> BinaryIO:
     except FileNotFoundError:
         # withdrawn since it was looked up
         present(dock, asked.identifier, asked.reader)
-        raise
+        raise UnavailableError(f"folder: no content {digest}") from None
 
 
 def _chunks(stream: BinaryIO, rows: range) -> Iterator[bytes]:

@@ -15,15 +15,17 @@ from fastapi.responses import Response
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tacit_dock.api.access import COST
 from tacit_dock.api.arriving import Arriving, address_of
 from tacit_dock.api.metrics import OTHER, Metrics
-from tacit_dock.api.problems import problem
-from tacit_dock.api.routes import HEAD, is_head, place_of
+from tacit_dock.api.problems import TROUBLE, problem
+from tacit_dock.api.routes import BY_PLACE, HEAD, NOTHING, RULE, is_head, place_of, rule_of
 from tacit_dock.errors import RefusedError
 from tacit_dock.settings import DockSettings
 from tacit_dock.tokens import now
 
 LOGGER = logging.getLogger("tacit_dock")
+SERVER = logging.getLogger("uvicorn.error")
 BUSY_SECONDS = 1
 # How long a request whose body has arrived waits for a place, and a reader may pause.
 PLACE_SECONDS, GRACE_SECONDS = 10.0, 15.0
@@ -95,6 +97,20 @@ class Guard:
             scope, send, _Place(self._places), self._settings.least_speed, self._watched.metrics
         )
         try:
+            await self._done(scope, receive, exchange)
+        except ClientDisconnect:
+            exchange.status = GONE
+        finally:
+            exchange.place.leave()
+            exchange.log()
+
+    async def _done(self, scope: Scope, receive: Receive, exchange: _Exchange) -> None:
+        """Have a request answered, whatever becomes of it.
+
+        Raises:
+            ClientDisconnect: there is nobody to answer to.
+        """
+        try:
             self._check(scope)
             if not has_body(scope):
                 await exchange.place.take(0.0)
@@ -112,30 +128,35 @@ class Guard:
                 )  # fmt: skip
                 await exchange.answer(answer, receive)
         except ClientDisconnect:
-            exchange.status = GONE
+            raise
         except Exception as error:
             exchange.error = where_of(error)
             if not exchange.started:
                 detail = f"the dock failed; its log says more under {exchange.name}"
                 await exchange.answer(problem(500, detail, instance=scope["path"]), receive)
-        finally:
-            exchange.place.leave()
-            exchange.log()
 
     def _check(self, scope: Scope) -> None:
         """Refuse a request for another host, and one whose length is told twice."""
         names = [name for name, _ in scope["headers"]]
         if b"transfer-encoding" in names and b"content-length" in names:
             raise RefusedError(400, "expected Content-Length or Transfer-Encoding, got both")
+        rule = rule_of(scope)
+        if rule is not None and not rule.parts and has_body(scope):
+            raise RefusedError(413, f"expected no body beside {scope['method']}")
         if self._hosts and host_of(scope) not in self._hosts:
             raise RefusedError(421, "this dock does not answer for this host")
 
 
 def normal(scope: Scope) -> Scope:
-    """Return a request as the routes know it: HEAD is GET, and a path has no slash at its end."""
+    """Return a request as the routes know it: HEAD is GET, and a path has no slash at its end.
+
+    The rule of its route is in it, and what that may cost.
+    """
     head = scope["method"] == "HEAD"
-    path = scope["path"].rstrip("/") or "/"
-    return {**scope, "path": path, "method": "GET" if head else scope["method"], HEAD: head}
+    path, method = scope["path"].rstrip("/") or "/", "GET" if head else scope["method"]
+    rule = BY_PLACE.get((method, place_of(path) or ""))
+    cost = 1 if rule is None else rule.cost
+    return {**scope, "path": path, "method": method, HEAD: head, RULE: rule, COST: cost}
 
 
 def has_body(scope: Scope) -> bool:
@@ -212,9 +233,12 @@ class _Exchange:
             self.place.leave()
             self.started, self.status = True, message["status"]
             given = {key.lower() for key, _ in message["headers"]}
+            rule = rule_of(self._scope)
+            cache = NOTHING if rule is None or self.status >= 400 else rule.cache
+            headers = {**HEADERS, "x-request-id": self.name, "cache-control": cache}
             more = [
                 (key.encode(), value.encode())
-                for key, value in {**HEADERS, "x-request-id": self.name}.items()
+                for key, value in headers.items()
                 if key.encode() not in given
             ]
             message = {**message, "headers": [*message["headers"], *more]}
@@ -225,14 +249,16 @@ class _Exchange:
         try:
             async with asyncio.timeout(GRACE_SECONDS + len(message.get("body", b"")) / self._least):
                 await self._send(message)
-        except TimeoutError:
+        except Exception:
+            # nobody reads, or the line is closed: what arrived on it was no request any more
             raise ClientDisconnect from None
 
     def log(self) -> None:
         """Write one line: no header, no query, no body, where a secret could be."""
         seconds, path = time.perf_counter() - self._began, self._scope["path"]
         method = "HEAD" if is_head(self._scope) else self._scope["method"]
-        known = place_of(path)
+        rule = rule_of(self._scope)
+        known = place_of(path) if rule is None else rule.path
         self._metrics.answered(method, known or OTHER, self.status, seconds)
         told = {
             "request": self.name,
@@ -242,7 +268,8 @@ class _Exchange:
             "seconds": round(seconds, 4),
             "address": address_of(self._scope),
         }
-        write("request", **told, **({"error": self.error} if self.error else {}))
+        error = self.error or self._scope.get(TROUBLE)
+        write("request", **told, **({"error": error} if error else {}))
 
 
 def where_of(error: BaseException) -> str:
@@ -260,7 +287,19 @@ def write(event: str, **told: Any) -> None:
 def log_to_stderr() -> None:
     """Have the lines written to standard error."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    LOGGER.handlers = [handler]
-    LOGGER.setLevel(logging.INFO)
-    LOGGER.propagate = False
+    handler.setFormatter(_Line())
+    for logger, level in ((LOGGER, logging.INFO), (SERVER, logging.WARNING)):
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(level)
+
+
+class _Line(logging.Formatter):
+    """Lines of ours as they are; what the server below says as a line of JSON too."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        if record.name == LOGGER.name:
+            return record.getMessage()
+        told = {"time": now(), "event": "server", "says": record.getMessage()}
+        if record.exc_info and record.exc_info[1] is not None:
+            told["error"] = where_of(record.exc_info[1])
+        return json.dumps(told)

@@ -204,7 +204,7 @@ def show(
     """Show a learnware with its card, guarantees and history."""
     found = present(dock_of(request), identifier, reader)
     tag = _tag(found.revision or found.updated, found.status)
-    headers = {"ETag": tag, "Cache-Control": "no-cache", "Vary": "Authorization"}
+    headers = {"ETag": tag, "Vary": "Authorization"}
     if none_matches(if_none_match, tag):
         return Response(status_code=304, headers=headers)
     return Json(found.to_dict(), headers=headers)

@@ -17,6 +17,8 @@ from tacit_dock.errors import RefusedError, UnavailableError
 
 PROBLEM = "application/problem+json"
 RETRY_SECONDS = 5
+# In the scope of a request: what its operator reads in the log, and nobody else.
+TROUBLE = "tacit.trouble"
 
 
 class Json(JSONResponse):
@@ -88,8 +90,8 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 async def _unavailable(request: Request, error: Exception) -> Response:
-    del error
-    detail = "the database did not answer; nothing was changed that was not answered"
+    request.scope[TROUBLE] = str(error)
+    detail = "the dock's database or disk did not answer; nothing was changed that was not answered"
     headers = {"Retry-After": str(RETRY_SECONDS)}
     return problem(503, detail, instance=request.url.path, headers=headers)
 

@@ -26,8 +26,8 @@ class Rates:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def take(self, key: str) -> None:
-        """Count one request.
+    def take(self, key: str, cost: int = 1) -> None:
+        """Count one request, which may be worth several; one that costs a whole bucket is done.
 
         Raises:
             RefusedError: there were too many; it says when to come again (429).
@@ -36,10 +36,11 @@ class Rates:
             moment = self._clock()
             left, since = self._buckets.pop(key, (self._most, moment))
             left = min(self._most, left + (moment - since) * self._per_second)
-            allowed = left >= 1.0
-            self._buckets[key] = (left - allowed, moment)
+            wanted = min(float(cost), self._most)
+            allowed = left >= wanted
+            self._buckets[key] = (left - allowed * wanted, moment)
             while len(self._buckets) > MOST_KEYS:
                 self._buckets.popitem(last=False)
         if not allowed:
-            wait = math.ceil((1.0 - left) / self._per_second)
+            wait = math.ceil((wanted - left) / self._per_second)
             raise RefusedError(429, "too many requests", retry_after=max(wait, 1))

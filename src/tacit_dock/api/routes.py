@@ -1,24 +1,35 @@
-"""Every route of a dock in one table: who may ask, and what may be sent along."""
+"""Every route of a dock in one table: who may ask, what may be sent along, what it may cost."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
-from starlette.routing import compile_path
+from starlette.routing import BaseRoute, Mount, Route, compile_path
 from starlette.types import Scope
 
 from tacit_dock.api.access import developer, reader
+from tacit_dock.records import Filters
+from tacit_dock.settings import DockSettings
+from tacit_dock.submissions import DIGESTS, FILES, limits_of
 
-HEAD = "tacit.head"
+HEAD, RULE = "tacit.head", "tacit.rule"
 SCHEME = "token"
 # A developer has a token in a header, or where it is a page's form in its first field; a reader
 # needs one where the dock is private; anybody may ask for what tells nothing of a record.
 Who: TypeAlias = Literal["developer", "form", "reader", "anybody"]
 LEARNWARE = "/v1/learnwares/{identifier}"
+# What a cache may do with an answer: ask again before it gives it, or keep nothing of it.
+ASK, NOTHING = "no-cache", "no-store"
+# In requests, of which a minute has so many: a search compares, a submission is checked and synced.
+COMPARED, KEPT = 2, 5
+FILTERS = tuple(field.name for field in fields(Filters))
+SUBMITTED = (*FILES, *DIGESTS)
+# Bytes of the fields of a page's form; a character of a reason has at most four.
+TEXTS = {"token": 400, "key": 400, "reason": 2000, **dict.fromkeys(FILTERS, 400)}
 
 
 @dataclass(frozen=True)
@@ -30,38 +41,48 @@ class Rule:
         path: with the names of its parts.
         who: may ask.
         parts: of the body that are taken; a file alone where it is one name, none for no body.
+        cost: how many of the requests of a minute it counts for.
+        cache: ``Cache-Control`` of what it answers; of a refusal it is ``no-store``.
     """
 
     method: str
     path: str
     who: Who
     parts: tuple[str, ...] = ()
+    cost: int = 1
+    cache: str = ASK
+
+    def limits(self, settings: DockSettings) -> dict[str, int]:
+        """Return how many bytes each part of its body may have."""
+        known = {**limits_of(settings), **TEXTS}
+        return {name: known[name] for name in self.parts}
 
 
-SUBMITTED = ("specification", "card", "model", "release")
 RULES = (
-    Rule("GET", "/v1/health", "anybody"),
-    Rule("GET", "/v1/ready", "anybody"),
-    Rule("GET", "/metrics", "anybody"),
+    Rule("GET", "/v1/health", "anybody", cache=NOTHING),
+    Rule("GET", "/v1/ready", "anybody", cache=NOTHING),
+    Rule("GET", "/metrics", "anybody", cache=NOTHING),
+    Rule("GET", "/openapi.json", "anybody"),
+    Rule("GET", "/static/{path:path}", "anybody"),
     Rule("GET", "/v1/spaces", "reader"),
-    Rule("POST", "/v1/search", "reader", ("specification",)),
+    Rule("POST", "/v1/search", "reader", ("specification",), COMPARED, NOTHING),
     Rule("GET", "/v1/learnwares", "reader"),
-    Rule("POST", "/v1/learnwares", "developer", SUBMITTED),
+    Rule("POST", "/v1/learnwares", "developer", SUBMITTED, KEPT, NOTHING),
     Rule("GET", LEARNWARE, "reader"),
-    Rule("PUT", LEARNWARE, "developer", SUBMITTED),
-    Rule("DELETE", LEARNWARE, "developer"),
+    Rule("PUT", LEARNWARE, "developer", SUBMITTED, KEPT, NOTHING),
+    Rule("DELETE", LEARNWARE, "developer", cache=NOTHING),
     *(
         Rule("GET", f"{LEARNWARE}/{name}", "reader")
         for name in ("specification", "model", "release", "card")
     ),
     Rule("GET", "/", "reader"),
-    Rule("GET", "/search", "reader"),
-    Rule("POST", "/search", "reader", ("specification",)),
+    Rule("GET", "/search", "reader", cost=COMPARED),
+    Rule("POST", "/search", "reader", ("specification", *FILTERS), COMPARED, NOTHING),
     Rule("GET", "/learnwares/{identifier}", "reader"),
-    Rule("GET", "/submit", "reader"),
-    Rule("POST", "/submit", "form", SUBMITTED),
-    Rule("GET", "/learnwares/{identifier}/withdraw", "reader"),
-    Rule("POST", "/learnwares/{identifier}/withdraw", "form"),
+    Rule("GET", "/submit", "reader", cache=NOTHING),
+    Rule("POST", "/submit", "form", (*SUBMITTED, "token", "key"), KEPT, NOTHING),
+    Rule("GET", "/learnwares/{identifier}/withdraw", "reader", cache=NOTHING),
+    Rule("POST", "/learnwares/{identifier}/withdraw", "form", ("token", "reason"), cache=NOTHING),
 )
 PATTERNS = tuple((path, compile_path(path)[0]) for path in dict.fromkeys(r.path for r in RULES))
 BY_PLACE = {(rule.method, rule.path): rule for rule in RULES}
@@ -70,13 +91,23 @@ ASKS: dict[Who, set[Any]] = {
 }  # fmt: skip
 
 
-def check_routes(routers: Iterable[APIRouter]) -> None:
+def check_routes(routers: Iterable[APIRouter], plain: Iterable[BaseRoute] = ()) -> None:
     """Refuse to start where a route is in no rule, a rule has no route, or asks somebody else.
+
+    Args:
+        routers: of the routes that ask.
+        plain: routes and folders of files that ask nobody.
 
     Raises:
         RuntimeError: the first such route.
     """
     left = dict(BY_PLACE)
+    for held in plain:
+        if isinstance(held, (Route, Mount)) and not isinstance(held, APIRoute):
+            path = f"{held.path}/{{path:path}}" if isinstance(held, Mount) else held.path
+            rule = left.pop(("GET", path), None)
+            if rule is None or rule.who != "anybody":
+                raise RuntimeError(f"GET {path} is in no rule")
     for route in _routes(routers):
         for method in route.methods or ():
             rule = left.pop((method, route.path), None)
@@ -129,6 +160,12 @@ def place_of(path: str) -> str | None:
         ('/v1/learnwares/{identifier}/card', None)
     """
     return next((path_of for path_of, pattern in PATTERNS if pattern.fullmatch(path)), None)
+
+
+def rule_of(scope: Scope) -> Rule | None:
+    """Return what holds of a request, None where nothing is done."""
+    found: Rule | None = scope.get(RULE)
+    return found
 
 
 def is_head(scope: Scope) -> bool:

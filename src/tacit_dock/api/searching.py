@@ -112,7 +112,21 @@ def shared_names(query: Specification, classes: Sequence[str]) -> list[str] | No
 
 
 def notes_of(query: Specification, items: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Say where names keep a model from being found, or the best match from being one."""
+    """Say where names keep a model from being found, or differ in the best, or sizes do."""
+    return [*_names(query, items), *_sizes(query, items)]
+
+
+def _sizes(query: Specification, items: Sequence[Mapping[str, Any]]) -> list[str]:
+    best = items[0]["inputs"] if items else ""
+    if not query.inputs or not best or query.inputs == best:
+        return []
+    return [
+        f"Your pictures are {query.inputs}; the most similar model was described with pictures of "
+        f"{best}: bring yours to that size before you use it."
+    ]
+
+
+def _names(query: Specification, items: Sequence[Mapping[str, Any]]) -> list[str]:
     told = [item for item in items if item["shared"] is not None]
     if not told:
         return []
@@ -121,7 +135,7 @@ def notes_of(query: Specification, items: Sequence[Mapping[str, Any]]) -> list[s
         return [
             "None of these models calls a class as your task does, and a class is known by its "
             f"name: name yours as a developer does, such as {others}, or make task and models with "
-            "--objective scatter."
+            "--objective mean."
         ]
     missing = [name for name in query.classes if name not in told[0]["shared"]]
     if told[0] is items[0] and missing:

@@ -144,6 +144,7 @@ class FoundShape(AnswerShape):
     guarantee: GuaranteeShape | None
     classes: list[str] = []
     shared: list[str] | None = None
+    inputs: str = ""
 
 
 class VerdictShape(AnswerShape):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
@@ -45,6 +43,6 @@ def metrics(request: Request) -> Response:
         **{
             f"index_{name}": index[name] for name in ("learnwares", "spaces", "bytes", "unreadable")
         },
-        "free_bytes": shutil.disk_usage(dock.store.blobs.folder).free,
+        "free_bytes": dock.store.blobs.free,
     }
     return Response(watched.metrics.text(now), media_type=MEDIA)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -41,26 +43,57 @@ class AskedFilter:
     ] = None
 
 
+Unprotected = Annotated[
+    bool,
+    typer.Option(
+        "--unprotected",
+        help="Send a specification without a guarantee, from which its records may be read.",
+    ),
+]
+
+
 @grouped
 def submit(
-    specification: Annotated[str, typer.Argument(help="Of the model, safetensors.")],
-    card: Annotated[str, typer.Argument(help="Markdown below a YAML head with a title.")],
+    specification: Annotated[
+        str,
+        typer.Argument(help="Of the model, safetensors; or a folder with it, card and model."),
+    ],
+    card: Annotated[
+        str | None, typer.Argument(help="Markdown below a YAML head with a title.")
+    ] = None,
     *,
     model: Annotated[str | None, typer.Option(help="Model to keep, safetensors.")] = None,
     release: Annotated[str | None, typer.Option(help="JSON of the release.")] = None,
     key: Annotated[
         str | None, typer.Option(help="Sent twice under one key it is one learnware.")
     ] = None,
+    unprotected: Unprotected = False,
     address: Address,
     force: Force = False,
 ) -> None:
-    """Submit a learnware."""
-    others = {"SPECIFICATION": specification, "CARD": card, "--model": model, "--release": release}
+    """Submit a learnware: files, or a folder as Hugging Face has it.
+
+    In a folder the specification is specification.safetensors, beside its release
+    specification.json; README.md is the card and model.safetensors the model.
+    """
+    from tacit_dock.client import files_in
+
+    held = files_in(specification) if os.path.isdir(specification) else {}
+    others = {
+        "SPECIFICATION": str(held.get("specification", specification)),
+        "CARD": card or _path(held, "card"),
+        "--model": model or _path(held, "model"),
+        "--release": release or _path(held, "release"),
+    }
     output = json_output(address.json, force, others)
     with address.client() as dock:
-        found = dock.submit(specification, card, model=model, release=release, key=key)
+        found = dock.submit(
+            specification, card, model=model, release=release, key=key, unprotected=unprotected
+        )
         where = f"{dock.url}/learnwares/{found['id']}"
     line(output.console, str(found["status"]), f"{found['id']}: {found['policy']['reason']}")
+    if held:
+        line(output.console, "sent", ", ".join(os.path.basename(o) for o in others.values() if o))
     line(output.console, "revision", str(found["revision"]))
     line(output.console, "page", where)
     output.write(found)
@@ -72,13 +105,7 @@ def search(
     task: Annotated[str, typer.Argument(help="Specification of the task, safetensors.")],
     *,
     limit: Annotated[int, typer.Option(help="How many at most.", min=1, max=100)] = 10,
-    unprotected: Annotated[
-        bool,
-        typer.Option(
-            "--unprotected",
-            help="Send a specification without a guarantee, from which its records may be read.",
-        ),
-    ] = False,
+    unprotected: Unprotected = False,
     narrow: AskedFilter,
     address: Address,
     force: Force = False,
@@ -90,7 +117,7 @@ def search(
     verdict = found["verdict"]
     output.console.print(Text(str(verdict["sentence"]), "bold" if verdict["good_match"] else "red"))
     for note in found.get("notes", ()):
-        line(output.console, "names", str(note))
+        line(output.console, "note", str(note))
     for item in found["items"]:
         start = f"{item['rank']:>4}  {item['similarity']:.3f}  {item['id']}  "
         output.console.print(Text(f"{start}{item['title']}  ({_claim(item)})"))
@@ -166,5 +193,11 @@ def show(
 
 
 def _claim(item: Mapping[str, Any]) -> str:
+    from tacit_dock.promised import claim
+
     held = item["guarantee"]
-    return "no guarantee" if held is None else f"claimed: {held['sentence']}"
+    return claim(held) if held is None else f"{claim(held)}, claimed"
+
+
+def _path(held: Mapping[str, Path], name: str) -> str | None:
+    return str(held[name]) if name in held else None

@@ -19,10 +19,19 @@ Database = Annotated[
 
 def open_store(folder: str, database: str | None, *, create: bool) -> DockStore:
     """Return the store of a dock."""
-    from pathlib import Path
-
     from tacit_dock import DockStore
 
-    if not create and not Path(folder).is_dir():
-        raise ValueError(f"--folder: no such folder: {folder}")
+    if not create:
+        database_of(folder, database)
     return DockStore(folder, database, create=create)
+
+
+def database_of(folder: str, database: str | None) -> str:
+    """Return where the database of a dock is that is there already."""
+    from pathlib import Path
+
+    from tacit_dock.store import DATABASE
+
+    if not Path(folder).is_dir():
+        raise ValueError(f"--folder: no such folder: {folder}")
+    return str(Path(folder, DATABASE)) if database is None else database

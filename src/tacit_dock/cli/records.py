@@ -1,4 +1,4 @@
-"""``tacit dock admit | log``: what an operator decides about a record, and sees of all."""
+"""``tacit dock admit | log | move``: what an operator decides about records, and sees of all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.text import Text
 from tacit.cli.console import consoles, line
 from tacit.cli.options import Force, Json
 from tacit.cli.output import json_output
-from tacit_dock.cli.place import FOLDER, Database, Folder, open_store
+from tacit_dock.cli.place import FOLDER, Database, Folder, database_of, open_store
 
 
 def admit(
@@ -42,3 +42,18 @@ def log(
         output.console.print(Text(f"{held.time[:19]}  {held.who:<24}  {what}"))
     output.write({"deeds": [vars(held) for held in deeds]})
     output.tell()
+
+
+def move(
+    to: Annotated[str, typer.Argument(help="PostgreSQL URL or SQLite file that no dock has.")],
+    *,
+    folder: Folder = FOLDER,
+    database: Database = None,
+) -> None:
+    """Copy all records to another database and close the old one; contents stay where they are."""
+    from tacit_dock import move_records
+
+    label, count = move_records(folder, database_of(folder, database), to)
+    console = consoles(False)
+    line(console, "moved", f"{count} learnwares and all beside them to {label}")
+    line(console, "next", f"tacit dock serve --folder {folder} --database {label}")

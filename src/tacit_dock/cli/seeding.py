@@ -52,7 +52,7 @@ def seed(
         kept, there, tasks = 0, 0, 0
         with progress_bar(_total(source), "learnwares", shown=True) as told:
             for made in seed_learnwares(source):
-                is_new = _keep(store, made)
+                is_new = keep_seed(store, made)
                 kept, there = kept + is_new, there + (not is_new)
                 told(1)
         for task in example_tasks(source):
@@ -65,7 +65,7 @@ def seed(
     output.tell()
 
 
-def _keep(store: DockStore, made: SeedLearnware) -> bool:
+def keep_seed(store: DockStore, made: SeedLearnware) -> bool:
     """Keep a learnware; return whether it is new."""
     from tacit_dock import DockSettings, RefusedError, examine
 

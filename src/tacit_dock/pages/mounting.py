@@ -51,7 +51,7 @@ def _as_page(handler: Handler) -> Handler:
         answer = await handler(request, error)
         path = request.url.path
         wants_page = "text/html" in request.headers.get("accept", "")
-        if path.startswith(INTERFACE) or not wants_page:
+        if path.startswith(INTERFACE) or not wants_page or not answer.body:
             return answer
         told: dict[str, Any] = json.loads(bytes(answer.body))
         status = answer.status_code

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from importlib import resources
 from typing import Annotated, Any
 
@@ -13,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from tacit_dock.api.access import Reader
 from tacit_dock.api.bodies import received_form
 from tacit_dock.api.learnwares import Narrowed, filters_of, known
+from tacit_dock.api.routes import FILTERS
 from tacit_dock.api.searching import found
 from tacit_dock.api.state import Dock, dock_of
 from tacit_dock.errors import RefusedError
@@ -24,8 +24,6 @@ router = APIRouter(include_in_schema=False)
 
 FILES = str(resources.files("tacit_dock.pages") / "static")
 SHOWN, FOUND = 24, 10
-NAMES = tuple(field.name for field in fields(Filters))
-LONGEST_TEXT = 400
 
 
 @router.get("/")
@@ -44,7 +42,7 @@ def browse(
         items=held.items,
         next=held.next,
         cursor=cursor,
-        total=sum(int(str(space["learnwares"])) for space in dock.store.spaces()),
+        total=dock.store.count(),
         examples=examples(dock.store)[:3],
         **_narrowing(dock, filters),
     )
@@ -73,11 +71,7 @@ async def search(request: Request, reader: Reader) -> Response:
     """Show what is found for a task's specification."""
     del reader
     dock = dock_of(request)
-    texts = dict.fromkeys(NAMES, LONGEST_TEXT)
-    asked = received_form(
-        request, dock.store.blobs, dock.settings, names=("specification",), texts=texts
-    )
-    async with asked as form:
+    async with received_form(request, dock.store.blobs, dock.settings) as form:
         filters = filters_of(**form.texts)
         upload = form.uploads.get("specification")
         if upload is None or not upload.size:
@@ -140,5 +134,7 @@ def _search_page(
 
 def _narrowing(dock: Dock, filters: Filters) -> dict[str, Any]:
     """Return what every page with filters needs."""
-    chosen = {name: getattr(filters, name) for name in NAMES if getattr(filters, name) is not None}
+    chosen = {
+        name: getattr(filters, name) for name in FILTERS if getattr(filters, name) is not None
+    }
     return {"facets": dock.store.facets(), "chosen": chosen, "private": dock.settings.private}

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Any
 
@@ -15,18 +13,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from tacit import __version__
-
-# Names of guarantees as a reader says them; a type that is not here is shown by its own name.
-LAWS = {
-    "GaussianDP": "Gaussian differential privacy",
-    "ApproximateDP": "differential privacy",
-    "RenyiDP": "Rényi differential privacy",
-    "InformationBound": "bounded information",
-    "MaximalLeakage": "maximal leakage",
-    "SuccessBound": "bounded success of an attacker",
-    "none": "no guarantee",
-    "any": "any guarantee",
-}
+from tacit_dock.promised import claim, law, rounded_up
 
 
 def page(name: str, status: int = 200, **content: Any) -> HTMLResponse:
@@ -38,42 +25,20 @@ def page(name: str, status: int = 200, **content: Any) -> HTMLResponse:
         content: what the template needs.
     """
     text = _environment().get_template(f"{name}.html.j2").render(version=__version__, **content)
-    # what was withdrawn is gone from every cache, too
-    return HTMLResponse(text, status, headers={"Cache-Control": "no-cache"})
+    return HTMLResponse(text, status)
 
 
+@lru_cache(maxsize=64)
 def markdown(text: str) -> Markup:
     """Return the HTML of a card: HTML in it is text, pictures are links, headings stand below ours.
+
+    Of a hostile card that takes a second, so the last ones are kept.
 
     Example:
         >>> markdown("<b>no</b> *yes*")
         Markup('<p>&lt;b&gt;no&lt;/b&gt; <em>yes</em></p>\\n')
     """
     return Markup(_parser().render(text))
-
-
-def claim(guarantee: Mapping[str, Any] | None) -> str:
-    """Return a guarantee in one short line.
-
-    Example:
-        >>> claim({"type": "GaussianDP", "epsilon": 1.9321, "delta": 1e-5, "advantage": 0.1975})
-        'ε ≤ 1.933 at δ = 1e-5'
-        >>> claim(None)
-        'no guarantee'
-    """
-    if guarantee is None:
-        return "no guarantee"
-    epsilon, advantage = guarantee.get("epsilon"), guarantee.get("advantage")
-    if epsilon is not None:
-        return f"ε ≤ {_rounded_up(epsilon)} at δ = {_plain(guarantee['delta'])}"
-    if advantage is not None:
-        return f"advantage over guessing ≤ {_rounded_up(advantage)}"
-    return law(str(guarantee["type"]))
-
-
-def law(kind: str) -> str:
-    """Return the name of a type of guarantee."""
-    return LAWS.get(kind, kind)
 
 
 def reason(sentence: str) -> str:
@@ -112,18 +77,6 @@ def size(count: int) -> str:
     return f"{count} bytes"
 
 
-def _plain(value: float) -> str:
-    return re.sub(r"e-0+", "e-", f"{value:g}")
-
-
-def _rounded_up(value: float) -> str:
-    # a limit is never told smaller than it is
-    told = f"{value:.4g}"
-    while float(told) < value:
-        told = f"{float(told) * (1 + 6e-4):.4g}"
-    return told
-
-
 @cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
@@ -134,8 +87,9 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        markdown=markdown, claim=claim, law=law, day=day, date=date, size=size, reason=reason
-    )
+        markdown=markdown, claim=claim, law=law, limit=rounded_up, day=day, date=date, size=size,
+        reason=reason,
+    )  # fmt: skip
     return environment
 
 

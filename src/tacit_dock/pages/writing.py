@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from tacit_dock.api.access import Reader
+from tacit_dock.api.access import COST, Reader
 from tacit_dock.api.bodies import MultipartForm, received_form
 from tacit_dock.api.learnwares import KEY, LONGEST_REASON, present
 from tacit_dock.api.state import Dock, dock_of
@@ -21,7 +21,6 @@ from tacit_dock.texts import check_text
 
 router = APIRouter(include_in_schema=False)
 
-LONGEST_TEXT = 400
 AGAIN = (401, 403, 409, 410, 413, 415, 422, 507)
 
 
@@ -37,15 +36,14 @@ async def submit(request: Request, reader: Reader) -> Response:
     """Keep a learnware and go to its page; twice the same form is one learnware."""
     del reader
     dock = dock_of(request)
-    texts = {"token": LONGEST_TEXT, "key": LONGEST_TEXT}
     try:
         dock.store.blobs.check_room(dock.settings.min_free)
         arriving = received_form(
-            request, dock.store.blobs, dock.settings, texts=texts,
+            request, dock.store.blobs, dock.settings,
             admit=lambda before: _developer(dock, before),
         )  # fmt: skip
         async with arriving as given:
-            answer = await run_in_threadpool(_submitted, dock, given)
+            answer = await run_in_threadpool(_submitted, dock, given, request.scope[COST])
     except RefusedError as error:
         if error.status not in AGAIN:
             raise
@@ -65,12 +63,9 @@ async def withdraw(request: Request, identifier: str, reader: Reader) -> Respons
     """Withdraw a learnware and go to what stays of it."""
     del reader
     dock = dock_of(request)
-    # a character has at most four bytes
-    texts = {"token": LONGEST_TEXT, "reason": 4 * LONGEST_REASON}
     try:
-        arriving = received_form(request, dock.store.blobs, dock.settings, names=(), texts=texts)
-        async with arriving as given:
-            await run_in_threadpool(_withdrawn, dock, identifier, given)
+        async with received_form(request, dock.store.blobs, dock.settings) as given:
+            await run_in_threadpool(_withdrawn, dock, identifier, given, request.scope[COST])
     except RefusedError as error:
         if error.status not in AGAIN:
             raise
@@ -78,11 +73,11 @@ async def withdraw(request: Request, identifier: str, reader: Reader) -> Respons
     return RedirectResponse(f"/learnwares/{identifier}", 303)
 
 
-def _submitted(dock: Dock, given: MultipartForm) -> dict[str, Any]:
+def _submitted(dock: Dock, given: MultipartForm, cost: int) -> dict[str, Any]:
     developer = _developer(dock, given.texts)
     # a browser sends a file that nobody chose as an empty one
     uploads = {k: v for k, v in given.uploads.items() if v.size or k in REQUIRED}
-    dock.rates.take(f"developer {developer}")
+    dock.rates.take(f"developer {developer}", cost)
     for name in REQUIRED:
         if name not in uploads or not uploads[name].size:
             raise RefusedError(422, f"{name}: expected a file, none was chosen")
@@ -96,9 +91,9 @@ def _submitted(dock: Dock, given: MultipartForm) -> dict[str, Any]:
     return dock.store.submit(made, developer, key, dock.settings)
 
 
-def _withdrawn(dock: Dock, identifier: str, given: MultipartForm) -> None:
+def _withdrawn(dock: Dock, identifier: str, given: MultipartForm, cost: int) -> None:
     developer = _developer(dock, given.texts)
-    dock.rates.take(f"developer {developer}")
+    dock.rates.take(f"developer {developer}", cost)
     reason = check_text("reason", given.texts.get("reason", "").strip(), longest=LONGEST_REASON)
     present(dock, identifier, developer)
     dock.store.withdraw(identifier, developer, reason)

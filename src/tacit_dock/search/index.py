@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tacit._ground.lazy import install_with
-from tacit.specifications import Space, Specification
+from tacit.specifications import Specification, SpecificationSpace
 from tacit_dock.records import LISTED, Filters
 from tacit_dock.search.quantised import Quantised, is_available
 from tacit_dock.search.vectors import FoundRow, Vectors, VectorStore
@@ -22,6 +23,8 @@ LENGTH = 8
 # From this many rows and numbers on, bits are compared first: fewer numbers are read as quickly.
 MANY, MANY_NUMBERS = 20_000, 1 << 23
 MOST_SUMMARIES = 10_000
+# A content that could not be read may come back with its disk.
+AGAIN_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,8 @@ class Index:
         store: whose records it is made of.
         kind: how it searches; ``"auto"`` compares exactly up to 20,000 learnwares or 2²³ numbers of
             a space.
-        unreadable: told the id and the error of a content that cannot be read; it is left out.
+        unreadable: told the id and the error of a content that cannot be read; it is left out, and
+            tried again every minute.
     """
 
     def __init__(
@@ -64,16 +68,23 @@ class Index:
         self._seen = 0
         self._spaces: dict[str, VectorStore] = {}
         self._space_of: dict[str, str] = {}
-        self._damaged: set[str] = set()
+        # what could not be read, and when it is tried again
+        self._damaged: dict[str, tuple[str, str]] = {}
+        self._again = 0.0
         self._summaries: dict[str, dict[str, Any]] = {}
         self._lock = threading.Lock()
 
     def refresh(self) -> None:
         """Take over what has changed in the store, by this process or another."""
-        newest, _ = self._store.changes(2**62)
-        if newest == self._seen:
+        newest = self._store.newest_change()
+        late = bool(self._damaged) and time.monotonic() > self._again
+        if newest == self._seen and not late:
             return
         with self._lock:
+            if late:
+                self._again = time.monotonic() + AGAIN_SECONDS
+                for identifier, (space, revision) in list(self._damaged.items()):
+                    self._take(identifier, space, revision)
             newest, changed = self._store.changes(self._seen)
             for identifier, status, space, revision in changed:
                 self._forget(identifier)
@@ -88,7 +99,7 @@ class Index:
                     self._quantised.pop(space, None)
             self._seen = newest
 
-    def holds(self, space: Space) -> bool:
+    def holds(self, space: SpecificationSpace) -> bool:
         """Whether a listed learnware is of a space."""
         self.refresh()
         return space.digest in self._spaces
@@ -159,7 +170,7 @@ class Index:
 
     def _forget(self, identifier: str) -> None:
         space = self._space_of.pop(identifier, None)
-        self._damaged.discard(identifier)
+        self._damaged.pop(identifier, None)
         self._summaries.pop(identifier, None)
         if space is not None:
             self._spaces[space].remove(identifier)
@@ -172,8 +183,11 @@ class Index:
                 held = self._spaces[space] = VectorStore(row.size)
             held.add(identifier, row)
             self._space_of[identifier] = space
+            self._damaged.pop(identifier, None)
         except (OSError, ValueError) as error:
-            self._damaged.add(identifier)
+            if not self._damaged:
+                self._again = time.monotonic() + AGAIN_SECONDS
+            self._damaged[identifier] = (space, revision)
             self._unreadable(identifier, type(error).__name__)
 
 
@@ -185,7 +199,7 @@ def vector_of(content: bytes) -> Vectors:
     return np.asarray(joined / max(float(np.linalg.norm(joined)), 1.0), dtype=np.float32)
 
 
-def nearest_space(space: Space, present: list[dict[str, Any]]) -> tuple[str, ...]:
+def nearest_space(space: SpecificationSpace, present: list[dict[str, Any]]) -> tuple[str, ...]:
     """Return the fields in which a space differs from the most similar one that is there."""
     names = ("backbone", "layers", "shapes", "factor", "subspace", "output")
     asked = {name: json.loads(json.dumps(getattr(space, name))) for name in names}

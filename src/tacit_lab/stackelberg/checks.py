@@ -54,7 +54,7 @@ class Check:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FiniteSecret:
+class CheckedSecret:
     """What is checked: N equally likely rows, and whether they are the whole secret.
 
     ``points`` are outputs (N, r) in the coordinates of the noise; ``groups`` (N,) numbers the
@@ -67,7 +67,7 @@ class FiniteSecret:
 
 def run_checks(
     noise: StackelbergNoise,
-    subject: FiniteSecret,
+    subject: CheckedSecret,
     labels: Mapping[str, Labels],
     samples: int,
     confidence: float,
@@ -193,7 +193,7 @@ def posterior_information(
 
 def _fano(
     noise: StackelbergNoise,
-    subject: FiniteSecret,
+    subject: CheckedSecret,
     name: str,
     labels: Labels,
     samples: int,

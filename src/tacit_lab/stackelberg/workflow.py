@@ -25,7 +25,7 @@ from tacit._ground.checks import (
 from tacit._ground.lazy import install_with
 from tacit.compute import progress_bar
 from tacit.design import gaussian_information
-from tacit_lab.stackelberg.checks import FiniteSecret, run_checks
+from tacit_lab.stackelberg.checks import CheckedSecret, run_checks
 from tacit_lab.stackelberg.estimate import StackelbergEstimate, StackelbergHistory
 from tacit_lab.stackelberg.frame import (
     Groups,
@@ -187,7 +187,7 @@ def estimate_stackelberg(
     with progress_bar(steps, "leader and follower", shown=progress is not False) as advance:
         outcome = torch_game.play(game, rules, seed, advance)
     finite = secrets is None or categorical or _few(groups)
-    subject = FiniteSecret(points=frame.coordinates, groups=groups if finite else None)
+    subject = CheckedSecret(points=frame.coordinates, groups=groups if finite else None)
     return StackelbergEstimate(
         noise=outcome.noise,
         cost=float((weights * outcome.noise.coordinate_covariance).sum()),

@@ -15,7 +15,7 @@ from tacit_lab.stackelberg import (
     MixtureNoise,
     finite_information,
 )
-from tacit_lab.stackelberg.checks import FiniteSecret, run_checks
+from tacit_lab.stackelberg.checks import CheckedSecret, run_checks
 
 POINTS = np.array([[-2.0], [-1.0], [0.5], [2.5]])
 ONE = np.eye(1)
@@ -83,7 +83,7 @@ def test_noise_of_another_scale_is_found_out():
 def test_fano_never_exceeds_the_information():
     noise, density = LAWS["gaussian"]
     groups, labels = np.arange(4), np.array([0, 0, 1, 1])
-    subject = FiniteSecret(points=POINTS, groups=groups)
+    subject = CheckedSecret(points=POINTS, groups=groups)
     exact = exact_information(density, labels)
     for seed in range(20):
         checks = run_checks(
@@ -101,7 +101,7 @@ def test_a_sampled_secret_is_not_recognised_by_itself():
     quiet = FullGaussianNoise(lift=np.eye(2), factor=1e-3 * np.eye(2))
     found = {}
     for groups in (None, np.arange(400)):
-        subject = FiniteSecret(points=points, groups=groups)
+        subject = CheckedSecret(points=points, groups=groups)
         found[groups is None] = run_checks(
             quiet, subject, {"coin": labels}, 2000, 0.99, np.random.default_rng(1)
         )[0]
@@ -112,7 +112,7 @@ def test_a_sampled_secret_is_not_recognised_by_itself():
 
 def test_one_label_leaks_nothing():
     noise, _ = LAWS["gaussian"]
-    subject = FiniteSecret(points=POINTS, groups=np.arange(4))
+    subject = CheckedSecret(points=POINTS, groups=np.arange(4))
     check = run_checks(
         noise, subject, {"same": np.zeros(4, int)}, 1000, 0.99, np.random.default_rng(0)
     )[0]

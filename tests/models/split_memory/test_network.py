@@ -10,8 +10,13 @@ pytest.importorskip("transformers")
 
 from transformers import AutoConfig, AutoModelForCausalLM  # noqa: E402
 
-from tacit.hidden_states import least_signal, measure_geometry, sweep  # noqa: E402
-from tacit.hidden_states.audit.sizes import Sizes  # noqa: E402
+from tacit.hidden_states import (  # noqa: E402
+    Sizes,
+    SweepRequest,
+    least_signal,
+    measure_geometry,
+    sweep,
+)
 from tacit.models import (  # noqa: E402
     LanguageModel,
     Prefixes,
@@ -147,9 +152,8 @@ def test_the_sweep_runs_on_it():
         bank=60, calibration=80, held_out=40, length=8, rng=0,
     )  # fmt: skip
     sizes = Sizes(geometry=60, pairs=40, prompts=40, generated=0, queries=20, held_out=8)
-    (point, *_) = sweep(
-        model, [2], ["isotropic"], [0.5], prefixes=sets, readings=("raw",), sizes=sizes, rng=0
-    )
+    request = SweepRequest(mechanisms=["isotropic"], kl_budgets=[0.5], readings=("raw",))
+    (point, *_) = sweep(model, [2], request, prefixes=sets, sizes=sizes, rng=0)
     assert 0.0 <= point.agreement.value <= 1.0
     assert point.best_attack.top1.value >= 0.0
 

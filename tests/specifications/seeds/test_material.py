@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit.specifications.seeds.material import Pool, cut, digits, docstring_pool, materials
+from tacit.specifications.seeds.material import DataSet, cut, digits, docstring_set, materials
 
 
 def test_a_users_records_are_none_of_the_developers() -> None:
@@ -20,8 +20,8 @@ def test_a_users_records_are_none_of_the_developers() -> None:
 
 
 def test_labels_follow_the_order_of_the_classes() -> None:
-    pool = digits()
-    first, second = cut(pool, (3, 5), "plain"), cut(pool, (5, 3), "plain")
+    data_set = digits()
+    first, second = cut(data_set, (3, 5), "plain"), cut(data_set, (5, 3), "plain")
     assert first.names == ("3", "5")
     assert second.names == ("5", "3")
     rows = {record.tobytes(): label for record, label in zip(first.inputs, first.labels)}  # noqa: B905
@@ -30,23 +30,25 @@ def test_labels_follow_the_order_of_the_classes() -> None:
 
 
 def test_transforms_undo_themselves() -> None:
-    pool = digits()
-    plain = cut(pool, (0, 1), "plain").inputs
-    assert np.allclose(1 - cut(pool, (0, 1), "inverted").inputs, plain)
-    assert np.array_equal(np.rot90(cut(pool, (0, 1), "turned").inputs, 3, (2, 3)), plain)
-    assert np.array_equal(cut(pool, (0, 1), "mirrored").inputs[:, :, ::-1], plain)
+    data_set = digits()
+    plain = cut(data_set, (0, 1), "plain").inputs
+    assert np.allclose(1 - cut(data_set, (0, 1), "inverted").inputs, plain)
+    assert np.array_equal(np.rot90(cut(data_set, (0, 1), "turned").inputs, 3, (2, 3)), plain)
+    assert np.array_equal(cut(data_set, (0, 1), "mirrored").inputs[:, :, ::-1], plain)
 
 
 def test_no_docstring_names_its_package() -> None:
-    pool = docstring_pool()
-    for text, number in zip(pool.inputs, pool.classes, strict=True):
-        assert pool.names[number] not in text
+    data_set = docstring_set()
+    for text, number in zip(data_set.inputs, data_set.classes, strict=True):
+        assert data_set.names[number] not in text
 
 
 def test_a_class_with_few_records_bounds_all() -> None:
     classes = np.array([0] * 90 + [1] * 70)
-    pool = Pool("digits", "text", "none", ("a", "b"), [str(i) for i in range(160)], classes)
-    made = cut(pool, (0, 1), "plain")
+    data_set = DataSet(
+        "digits", "text", "none", "none", ("a", "b"), [str(i) for i in range(160)], classes
+    )
+    made = cut(data_set, (0, 1), "plain")
     assert np.bincount(made.labels).tolist() == [20, 20]
 
 

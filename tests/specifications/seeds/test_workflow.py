@@ -14,6 +14,7 @@ from tacit.specifications import specification_from_bytes
 from tacit.specifications.seeds import workflow
 from tacit.specifications.seeds.material import Material, cut, digits
 from tacit.specifications.seeds.workflow import example_tasks, seed_learnwares
+from tacit_dock import read_card
 
 
 @pytest.fixture
@@ -46,7 +47,11 @@ def test_a_seed_is_certified_and_its_card_begins_with_its_head() -> None:
     assert any("ε = 2" in bound.describe() for bound in made.guarantees)
     assert one.card.startswith('---\nname: "digits-0-1-plain"\n')
     assert one.card.count("\n---\n") == 1
-    assert json.loads(one.release)["records"] == 256
+    told = read_card(one.card.encode())
+    assert (told.title, told.modality) == ("digits: 0 or 1", "image")
+    assert set(told.marks) == {"license=cc-by-4.0", "task=classification"}
+    assert "CC BY 4.0 (UCI)" in told.text
+    assert json.loads(one.release)["details"]["records"] == 256
 
 
 @pytest.mark.usefixtures("three")

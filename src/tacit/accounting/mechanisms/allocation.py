@@ -132,17 +132,18 @@ def _curves(distance: float, count: int, relation: Adjacency) -> tuple[Curve, Cu
     # of the ratio A of the release's density to that of noise alone, in both directions; no more
     # than taking part in a step that is known
     average = gaussian_average(distance, count)
+    short = _shortfall(average, distance, count)
 
     def ahead(epsilon: Array) -> Array:
         return np.minimum(average.excess(epsilon), gaussian_curve(epsilon, distance))
 
     def back(epsilon: Array) -> Array:
-        return np.minimum(average.shortfall(epsilon), gaussian_curve(epsilon, distance))
+        return np.minimum(short(epsilon), gaussian_curve(epsilon, distance))
 
     if relation is Adjacency.ADD_REMOVE:
         return two_sided(ahead, back, 0.0), two_sided(back, ahead, 0.0)
     # with the record against with the other: exact near 0, beyond through noise alone
-    through = _through(average)
+    through = _through(average, short)
     exact = exchange_curve(distance, count, through)
 
     def replaced(epsilon: Array) -> Array:
@@ -151,7 +152,24 @@ def _curves(distance: float, count: int, relation: Adjacency) -> tuple[Curve, Cu
     return two_sided(replaced, replaced, 0.0), None
 
 
-def _through(average: Average) -> Curve:
+def _shortfall(average: Average, distance: float, count: int) -> Curve:
+    """E max(1 − γA, 0), the less of two bounds, both rounded up."""
+    # A lattice is even, and holds no A far below its step. There the mean is at least the geometric
+    # mean: A >= exp(d z̄ − d²/2), z̄ ~ N(0, 1/t), which is e^{−h} times the ratio of a shift by d/√t,
+    # h = d²/2 (1 − 1/t): the curve of that shift at ε − h
+    higher = distance * distance / 2 * (1 - 1 / count) * (1 + SQUARE_UNITS * EPS)
+    near = distance / math.sqrt(count) * (1 + SQUARE_UNITS * EPS)
+
+    def curve(epsilon: Array) -> Array:
+        # ε − h down
+        level = epsilon - higher - SQUARE_UNITS * EPS * (epsilon + higher)
+        geometric = np.where(level >= 0.0, gaussian_curve(np.maximum(level, 0.0), near), 1.0)
+        return np.asarray(np.minimum(average.shortfall(epsilon), geometric))
+
+    return curve
+
+
+def _through(average: Average, shortfall: Curve) -> Curve:
     """H_γ(P‖Q) <= H_η(P‖N) + η H_{γ/η}(N‖Q) for every η: the least of 33, rounded up."""
 
     def curve(epsilon: Array) -> Array:
@@ -159,7 +177,7 @@ def _through(average: Average) -> Curve:
         first = flat * CHAIN_SHARES
         rest = np.maximum(flat - first, 0.0) * (1 - SQUARE_UNITS * EPS)
         value = average.excess(first)
-        value += np.exp(np.minimum(first, LARGEST_LOG)) * average.shortfall(rest)
+        value += np.exp(np.minimum(first, LARGEST_LOG)) * shortfall(rest)
         least = np.minimum(value.min(axis=0) * (1 + CHAIN_UNITS * EPS), 1.0)
         return np.asarray(least).reshape(epsilon.shape)
 

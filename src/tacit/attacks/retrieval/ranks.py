@@ -69,7 +69,7 @@ def standing(
     spans = bank.spans(BANK_ROWS)
 
     def task(span: tuple[int, int]) -> tuple[Indices, Indices, Any]:
-        return _Block(bank, span, space, asked, log_prior).standing(last_tokens)
+        return _BankBlock(bank, span, space, asked, log_prior).standing(last_tokens)
 
     with one_thread(), ThreadPoolExecutor(available_workers()) as pool:
         better = np.zeros(len(queries), dtype=np.int64)
@@ -116,7 +116,7 @@ def _asked(
     return QueryBlock(rows, working, norms, truth, score, slack, outside, tolerance)
 
 
-class _Block:
+class _BankBlock:
     """One stretch of the bank, mapped once and compared with all queries."""
 
     def __init__(

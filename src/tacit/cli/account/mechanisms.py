@@ -196,7 +196,7 @@ class SampledFlags(MechanismFlags):
 
 
 @value
-class TrainingFlags(MechanismFlags):
+class EpochsFlags(MechanismFlags):
     """DP-SGD as it was run: examples, batch and epochs in place of a rate and steps.
 
     Args:
@@ -562,7 +562,7 @@ MECHANISMS: dict[str, type[MechanismFlags]] = {
         GaussianFlags,
         LaplaceFlags,
         ResponseFlags,
-        TrainingFlags,
+        EpochsFlags,
         SampledFlags,
         AllocationFlags,
         VectorProjectionFlags,

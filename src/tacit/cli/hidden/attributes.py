@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+import typer
 
 from tacit.cli.hidden.inputs import FOLLOWING, note, served
 
@@ -19,55 +21,68 @@ if TYPE_CHECKING:
 OWN, PUBLIC = "--attributes", "--public-attributes"
 
 
-def check_attributes(source: PromptFlags, own: str | None, public: str | None) -> None:
-    """Refuse attributes without the prompts that they are about."""
-    for flag, path in ((OWN, own), (PUBLIC, public)):
-        if path is not None and not Path(path).is_file():
-            raise ValueError(f"{flag}: no such file: {path}")
-    if own is not None and source.prompts is None:
-        raise ValueError(f"{OWN}: expected it beside --prompts, whose rows it is about")
-    if public is not None:
-        if own is None:
-            raise ValueError(f"{PUBLIC}: expected it beside {OWN}, got it alone")
-        if source.public_texts is None:
-            raise ValueError(f"{PUBLIC}: expected it beside --public-texts, got none")
+@dataclass(frozen=True)
+class AttributeFlags:
+    """What is guessed of the prompts beside their tokens."""
 
+    attributes: Annotated[
+        str | None,
+        typer.Option(help="CSV beside --prompts, a row a prompt: its columns are guessed."),
+    ] = None
+    public_attributes: Annotated[
+        str | None,
+        typer.Option(help="The same of --public-texts, for attackers to learn from."),
+    ] = None
 
-def read_attributes(
-    source: PromptFlags,
-    model: LanguageModel,
-    prefixes: Prefixes,
-    own: str | None,
-    public: str | None,
-) -> tuple[Column, ...]:
-    """Return an attacker for every column: exact over the bank, and learnt where public rows are.
+    @property
+    def paths(self) -> dict[str, str | None]:
+        """The files that are read, by flag."""
+        return {OWN: self.attributes, PUBLIC: self.public_attributes}
 
-    Args:
-        source: the flags that chose the prompts.
-        model: what made tokens of them.
-        prefixes: the prompts that were taken.
-        own: CSV file of the user's prompts; None for no attributes.
-        public: CSV file of the public texts, with columns of the same names; or None.
-    """
-    from tacit.hidden_states.audit.guessers import Column
+    def check(self, source: PromptFlags) -> None:
+        """Refuse attributes without the prompts that they are about."""
+        for flag, path in self.paths.items():
+            if path is not None and not Path(path).is_file():
+                raise ValueError(f"{flag}: no such file: {path}")
+        if self.attributes is not None and source.prompts is None:
+            raise ValueError(f"{OWN}: expected it beside --prompts, whose rows it is about")
+        if self.public_attributes is not None:
+            if self.attributes is None:
+                raise ValueError(f"{PUBLIC}: expected it beside {OWN}, got it alone")
+            if source.public_texts is None:
+                raise ValueError(f"{PUBLIC}: expected it beside --public-texts, got none")
 
-    if own is None:
-        return ()
-    assert source.prompts is not None
-    bank = _table(OWN, own, source.prompts, source, model, prefixes.bank)
-    known: dict[str, Any] = {}
-    if public is None:
-        note(f"attributes are read off the bank alone: to learn them from other prompts, give "
-             f"{PUBLIC} beside --public-texts")  # fmt: skip
-    else:
-        others = str(source.public_texts)
-        known = _table(PUBLIC, public, others, source, model, prefixes.calibration)
-        if missing := [name for name in bank if name not in known]:
-            raise ValueError(f"{PUBLIC}: expected the columns of {OWN}, got none {missing[0]!r}")
-    return tuple(
-        Column(about=name, bank=labels, calibration=known.get(name))
-        for name, labels in bank.items()
-    )
+    def read(
+        self, source: PromptFlags, model: LanguageModel, prefixes: Prefixes
+    ) -> tuple[Column, ...]:
+        """Return an attacker for every column: exact over the bank, learnt where public rows are.
+
+        Args:
+            source: the flags that chose the prompts.
+            model: what made tokens of them.
+            prefixes: the prompts that were taken.
+        """
+        from tacit.hidden_states.audit.guessers import Column
+
+        if self.attributes is None:
+            return ()
+        assert source.prompts is not None
+        bank = _table(OWN, self.attributes, source.prompts, source, model, prefixes.bank)
+        known: dict[str, Any] = {}
+        if self.public_attributes is None:
+            note(f"attributes are read off the bank alone: to learn them from other prompts, give "
+                 f"{PUBLIC} beside --public-texts")  # fmt: skip
+        else:
+            others, path = str(source.public_texts), self.public_attributes
+            known = _table(PUBLIC, path, others, source, model, prefixes.calibration)
+            if missing := [name for name in bank if name not in known]:
+                raise ValueError(
+                    f"{PUBLIC}: expected the columns of {OWN}, got none {missing[0]!r}"
+                )
+        return tuple(
+            Column(about=name, bank=labels, calibration=known.get(name))
+            for name, labels in bank.items()
+        )
 
 
 def _table(

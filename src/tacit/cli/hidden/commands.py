@@ -17,14 +17,10 @@ from tacit.cli.hidden.features import features
 from tacit.cli.hidden.inputs import (
     Bank,
     Calibration,
-    Codewords,
-    KlBudgets,
+    CountFlags,
     Layer,
-    Measured,
     PromptFlags,
     listed,
-    sizes_of,
-    words,
 )
 from tacit.cli.hidden.quotient import quotient
 from tacit.cli.hidden.recorded import origin_of
@@ -33,6 +29,7 @@ from tacit.cli.options import grouped
 from tacit.cli.output import json_output, new_file
 from tacit.cli.publishing import Destination, Outlet, Paying, publish
 from tacit.compute import progress_reports
+from tacit.hidden_states.audit.request import SweepRequest
 from tacit.text import percent_up
 
 if TYPE_CHECKING:
@@ -96,33 +93,10 @@ def geometry(
         line(console, "note", note)
 
 
-@dataclasses.dataclass(frozen=True)
-class SweepFlags:
-    """What mechanisms are measured at, and how their releases are read and attacked."""
-
-    kl_budgets: KlBudgets = "1,4,16"
-    epsilons: Annotated[
-        str, typer.Option(help="Rényi ε of order 2 to scale noise to, separated by commas.")
-    ] = ""
-    codewords: Codewords = "64,256,1024"
-    readings: Annotated[
-        str, typer.Option(help="raw, posterior-mean, wiener, trained, posterior-behaviour.")
-    ] = "raw,posterior-mean,wiener,posterior-behaviour"
-    attackers: Annotated[
-        str, typer.Option(help="euclidean, complement, weighted, mahalanobis.")
-    ] = "euclidean,mahalanobis"
-
-
 @app.command()
 @grouped
 def sweep(
     layers: Annotated[str, typer.Option(help="Layers, separated by commas.")],
-    mechanisms: Annotated[
-        str, typer.Option(help="Mechanisms, separated by commas.")
-    ] = "isotropic,inverse-fisher-diagonal,mahalanobis-optimal,codebook-behaviour,argmax",
-    bank: Bank = 5000,
-    calibration: Calibration = 20_000,
-    measured: Measured = 1000,
     out: Annotated[
         str | None, typer.Option(help="JSON lines to write, and to resume from.")
     ] = None,
@@ -131,7 +105,8 @@ def sweep(
         typer.Option(help="Processes with a model each; when left out, only this one."),
     ] = None,
     *,
-    asked: SweepFlags,
+    counts: CountFlags,
+    request: SweepRequest,
     outlet: Outlet,
     source: PromptFlags,
 ) -> None:
@@ -140,37 +115,28 @@ def sweep(
     if workers is not None:
         integer("--workers", workers, minimum=1)
     levels = listed("--layers", layers, int)
-    budgets = listed("--kl-budgets", asked.kl_budgets, float)
-    targets = listed("--epsilons", asked.epsilons, float)
-    cells = listed("--codewords", asked.codewords, int)
-    found, prefixes = source.prepare(*levels, bank=bank, calibration=calibration, held_out=measured)
+    found, prefixes = source.prepare(*levels, **counts.asked)
+    from tacit.hidden_states import Point, SweepRun
     from tacit.hidden_states import sweep as measure
 
     with progress_reports("preparing") as progress:
         points = measure(
             found,
             levels,
-            words(mechanisms),
-            budgets,
-            words(asked.attackers),
+            request,
             prefixes=prefixes,
-            codewords=cells,
-            epsilons=targets,
-            readings=words(asked.readings),
-            sizes=sizes_of(measured),
-            out=out,
+            sizes=counts.sizes,
+            run=SweepRun(out=out, workers=workers, progress=progress),
             rng=source.seed,
-            workers=workers,
-            progress=progress,
         )
-    output.write([point.to_dict() for point in points])
+    output.write([codec.write(Point, point) for point in points])
     console = output.console
-    counts = ", ".join(
+    middle = ", ".join(
         f"{sum(point.in_middle for point in read)} of {len(read)} read by whoever {known}"
         for protocol, known in READERS.items()
         if (read := [point for point in points if point.protocol == protocol])
     )
-    console.print(Text(f"In the middle that is said to be empty: {counts}.", "bold"))
+    console.print(Text(f"In the middle that is said to be empty: {middle}.", "bold"))
     for point in points:
         law = f"of {point.bank:,} equally likely prompts"
         bound = (
@@ -316,7 +282,7 @@ def codebook(
     counts = {"bank": bank, "calibration": calibration}
     found, prefixes = source.released(layer, **counts)
     from tacit.hidden_states.audit.laboratory import Laboratory
-    from tacit.hidden_states.audit.sizes import Sizes
+    from tacit.hidden_states.audit.request import Sizes
     from tacit.hidden_states.codebooks.membership import calibration_membership
     from tacit.hidden_states.origin import Origin
     from tacit.models import Prefixes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,13 +29,37 @@ Number = TypeVar("Number", int, float)
 # Tokens that an audit generates after a prompt, less the one that is predicted anyway.
 FOLLOWING = 7
 SEQUENCE = 8
+# Prompts that a command continues at most: eight passes each.
+GENERATED = 300
 
 Layer = Annotated[int, typer.Option(help="Layer after which the last state is released, from 1.")]
 Bank = Annotated[int, typer.Option(help="Prompts an attacker chooses among.")]
 Calibration = Annotated[int, typer.Option(help="Other prompts, to fit designs on.")]
 Measured = Annotated[int, typer.Option(help="Prompts on which use and attacks are measured.")]
-KlBudgets = Annotated[str, typer.Option(help="K that noise may cost in nats, separated by commas.")]
-Codewords = Annotated[str, typer.Option(help="C, separated by commas.")]
+
+
+@dataclass(frozen=True)
+class CountFlags:
+    """How many prompts are taken of each kind."""
+
+    bank: Bank = 5000
+    calibration: Calibration = 20_000
+    measured: Measured = 1000
+
+    @property
+    def asked(self) -> dict[str, int]:
+        """How many of each set, as ``PromptFlags.prepare`` takes them."""
+        return {
+            "bank": self.bank, "calibration": self.calibration, "held_out": self.measured,
+        }  # fmt: skip
+
+    @property
+    def sizes(self) -> Sizes:
+        """How much is measured on so many prompts."""
+        from tacit.hidden_states import Sizes
+
+        measured = self.measured
+        return Sizes(prompts=measured, queries=measured, generated=min(measured, GENERATED))
 
 
 @dataclass(frozen=True)
@@ -163,22 +186,10 @@ class PromptFlags:
                     raise ValueError(f"{flag}: needs --prompts")
 
 
-def sizes_of(measured: int) -> Sizes:
-    """Return how much is measured on so many prompts."""
-    from tacit.hidden_states import Sizes
-
-    return Sizes(prompts=measured, queries=measured, generated=min(measured, 300))
-
-
-def words(text: str) -> list[str]:
-    """Return what stands between commas, those in brackets aside."""
-    return [word.strip() for word in re.split(r",(?![^()]*\))", text) if word.strip()]
-
-
 def listed(flag: str, text: str, kind: Callable[[str], Number]) -> list[Number]:
     """Return the numbers between commas."""
     try:
-        return [kind(word) for word in words(text)]
+        return [kind(word) for word in text.split(",") if word.strip()]
     except ValueError:
         raise ValueError(f"{flag}: expected numbers separated by commas, got {text!r}") from None
 

@@ -2,14 +2,87 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
 from tacit.cli.console import line
-from tacit.cli.options import grouped
-from tacit.cli.publishing import Destination, Drawing, tell_release
-from tacit.cli.specification.records import read_records
+from tacit.cli.options import Chosen, Only, grouped
+from tacit.cli.output import json_output, new_file
+from tacit.cli.publishing import Destination, Drawing, Source, publish, tell_release
+from tacit.cli.specification.records import RecordFlags
+from tacit.releases import Release
+from tacit.specifications.methods import (
+    ClassScatter,
+    Description,
+    FeatureMean,
+    LabelCodes,
+    ReplacedRecord,
+    SharedFactors,
+)
+from tacit.specifications.schedule import DELTA
+
+if TYPE_CHECKING:
+    from tacit.specifications import PreparedSpecification
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpecificationPromiseFlags:
+    """The flags of what is promised."""
+
+    panel: ClassVar[str] = "Promise"
+
+    epsilon: Annotated[
+        float | None, typer.Option(help="ε for replacing one record. Needed unless --no-noise.")
+    ] = None
+    delta: Annotated[float, typer.Option(help="δ.")] = DELTA
+    no_noise: Annotated[
+        bool,
+        typer.Option("--no-noise", help="Draw no noise: no guarantee, to be kept and not sent."),
+    ] = False
+
+    def promise(self) -> ReplacedRecord | None:
+        """Return the promise asked for; none without noise."""
+        if self.no_noise:
+            if self.epsilon is not None:
+                raise ValueError("--epsilon: expected none beside --no-noise")
+            return None
+        if self.epsilon is None:
+            raise ValueError("--epsilon: expected a number > 0, or --no-noise, got none")
+        try:
+            return ReplacedRecord(epsilon=self.epsilon, delta=self.delta)
+        except ValueError as error:
+            raise ValueError(f"--{error}") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedNetworkFlags:
+    """The flags of the network that everyone shares."""
+
+    panel: ClassVar[str] = "Shared network"
+
+    backbone: Annotated[
+        str,
+        typer.Option(help="tacit/vision, tacit/small, a Hugging Face name or a folder."),
+    ] = "tacit/vision"
+    all_numbers: Annotated[
+        bool,
+        typer.Option("--all-numbers", help="Keep every number of the factors: no public subspace."),
+    ] = False
+
+    def space(self, factors: SharedFactors) -> str | SharedFactors:
+        """Return what records are described in."""
+        if self.all_numbers:
+            return factors
+        if factors != SharedFactors():
+            raise ValueError(
+                "--rank, --layers: expected --all-numbers beside them, as a public subspace has "
+                "its own"
+            )
+        return "public"
 
 
 @grouped
@@ -22,59 +95,18 @@ def make(
         str,
         typer.Option("--output", "-o", help="File to write, with its release beside it as .json."),
     ],
-    classes: Annotated[
-        str | None,
-        typer.Option(help="Number of classes, or their names with commas: what is public of them."),
-    ] = None,
-    epsilon: Annotated[
-        float | None, typer.Option(help="ε for replacing one record. Needed unless --no-noise.")
-    ] = None,
-    delta: Annotated[float, typer.Option(help="δ.")] = 1e-5,
-    no_noise: Annotated[
-        bool,
-        typer.Option("--no-noise", help="Draw no noise: no guarantee, to be kept and not sent."),
-    ] = False,
     task: Annotated[
         bool, typer.Option("--task", help="Describe what is asked for; else what a model can do.")
     ] = False,
-    backbone: Annotated[
-        str,
-        typer.Option(help="tacit/vision, tacit/small, a Hugging Face name or a folder."),
-    ] = "tacit/vision",
+    about: Annotated[Description, Only("classes", "targets", "title")],
+    promised: SpecificationPromiseFlags,
     objective: Annotated[
-        str,
-        typer.Option(help="labels: classes of one name are alike. scatter: names do not matter."),
-    ] = "labels",
-    targets: Annotated[
-        str,
-        typer.Option(
-            help="labels; for a model's outputs independent, where it was not trained on these "
-            "records, or given-model, where it was."
-        ),
-    ] = "labels",
-    inputs_name: Annotated[
-        str, typer.Option("--inputs", help="Array of inputs, or column of texts.")
-    ] = "inputs",
-    labels_name: Annotated[
-        str, typer.Option("--labels", help="Array or column of labels, or array (n, K) by class.")
-    ] = "labels",
-    rank: Annotated[int | None, typer.Option(help="Columns of the compact factors.")] = None,
-    all_numbers: Annotated[
-        bool,
-        typer.Option("--all-numbers", help="Keep every number of the factors: no public subspace."),
-    ] = False,
-    clip: Annotated[
-        float | None,
-        typer.Option(help="Longest that a record may be, chosen without looking at the records."),
-    ] = None,
-    steps: Annotated[int, typer.Option(help="Noisy steps, each of which moves the network.")] = 1,
-    sampling_rate: Annotated[
-        float, typer.Option(help="Chance of every record to be in a step.")
-    ] = 1.0,
-    step_size: Annotated[
-        float, typer.Option(help="How far a step moves the layers, as a share of their norm.")
-    ] = 0.05,
-    title: Annotated[str | None, typer.Option(help="What is described.")] = None,
+        LabelCodes | ClassScatter | FeatureMean,
+        Chosen("--objective", "labels", "What is described of the records."),
+    ],
+    shared: SharedNetworkFlags,
+    factors: Annotated[SharedFactors, Only("rank", "layers")],
+    reading: RecordFlags,
     flags: Drawing,
 ) -> None:
     """Describe a model or a task by a noisy step of a shared public network, or several.
@@ -84,44 +116,54 @@ def make(
     backbone and settings are compared by their cosine.
     """
     from tacit.ledger.notions import APPROXIMATE_DP, GAUSSIAN_DP
-    from tacit.specifications import prepare_specification
+    from tacit.specifications import prepare_specification, save_specification
 
-    if no_noise and epsilon is not None:
-        raise ValueError("--epsilon: expected none beside --no-noise")
-    destination = Destination.checked(
-        flags, data, None, spends=GAUSSIAN_DP if sampling_rate == 1.0 else APPROXIMATE_DP,
-        others={"--output": output, "--output (its release)": _beside(output)},
-    )  # fmt: skip
-    place = _new(output, flags.force)
-    records = read_records(data, inputs_name, labels_name)
-    prepared = prepare_specification(
-        records.targets, records.inputs, backbone,
-        kind="task" if task else "model", objective=objective, classes=_classes(classes),
-        targets=targets, rank=rank, subspace=None if all_numbers else "public",
-        method="compact" if no_noise else "dp", epsilon=epsilon, delta=delta, clip=clip,
-        steps=steps, sampling_rate=sampling_rate, step_size=step_size, title=title, rng=flags.seed,
-    )  # fmt: skip
-    if flags.dry_run:
-        _tell(prepared, destination)
-        return
-    destination = destination.opened()
-    release = destination.draw(prepared)
-    told = destination.provenance_of(
-        data, fingerprint=records.fingerprint, rows=prepared.subject.count
+    # flags that contradict each other and files that exist, before anything is read
+    promise, space = promised.promise(), shared.space(factors)
+    if flags.ledger is not None and flags.secret is None:
+        raise ValueError("--secret: expected the name that --ledger counts under, got none")
+    beside = _beside(output)
+    place = new_file("--output", output, flags.force)
+    new_file("--output", beside, flags.force)
+    records = reading.read(data)
+    # the digest is the file's: records of another file are another secret
+    source = Source(
+        path=data,
+        name=Path(data).name,
+        fingerprint=records.fingerprint,
+        rows=len(records.targets),
     )
-    release.save(place)
-    destination.store(release, told)
-    line(destination.json.console, "data", f"{prepared.subject.count:,} records")
-    line(destination.json.console, "file", f"{place}, {release.specification.revision[:23]}…")
-    tell_release(destination, release)
 
+    def prepare() -> PreparedSpecification:
+        made = prepare_specification(
+            records.targets,
+            records.inputs,
+            promise,
+            objective,
+            about=replace(about, kind="task" if task else "model"),
+            backbone=shared.backbone,
+            space=space,
+            rng=flags.seed,
+        )
+        if flags.dry_run:
+            _tell_clip(made, flags)
+        return made
 
-def _new(output: str, force: bool) -> str:
-    from tacit.cli.output import new_file
+    def tell(destination: Destination, release: Release[Any]) -> None:
+        console, made = destination.json.console, release.details.specification
+        line(console, "data", f"{release.details.records:,} records")
+        line(console, "file", f"{place}, {made.revision[:23]}…")
+        tell_release(destination, release, kept=_kept(release, output, beside))
 
-    found = new_file("--output", output, force)
-    new_file("--output", _beside(output), force)
-    return str(found)
+    publish(
+        prepare,
+        flags,
+        source,
+        spends=GAUSSIAN_DP if objective.schedule.full else APPROXIMATE_DP,
+        others={"--output": output, "--output (its release)": beside},
+        store=lambda release: save_specification(release, str(place)),
+        tell=tell,
+    )
 
 
 def _beside(output: str) -> str:
@@ -131,30 +173,18 @@ def _beside(output: str) -> str:
     return f"{output.removesuffix('.safetensors')}.json"
 
 
-def _classes(given: str | None) -> int | list[str] | None:
-    if given is None:
-        return None
-    return int(given) if given.isdigit() else [name.strip() for name in given.split(",")]
+def _kept(release: Release[Any], output: str, beside: str) -> str:
+    """Say what of all that was written is the holder's."""
+    if not release.details.specification.guarantees:
+        return "both files and this output are the holder's: none of it may be published"
+    both = f"{os.path.basename(output)} and {os.path.basename(beside)}"
+    return f"this output is the holder's: what may be published is {both}"
 
 
-def _tell(prepared: object, destination: Destination) -> None:
-    """Say what the release would be: all of its numbers have one error."""
-    from tacit.specifications import PreparedSpecification
+def _tell_clip(prepared: PreparedSpecification, flags: Drawing) -> None:
+    """Say how large the noise is beside what one record may add."""
     from tacit.text import significant
 
-    assert isinstance(prepared, PreparedSpecification)
-    console, errors = destination.json.console, [held.error for held in prepared.expected]
-    for guarantee in prepared.guarantees:
-        line(console, "guarantee", guarantee.describe())
-    told = f"± {significant(errors[0])} (one deviation) in each of {len(errors)} numbers"
-    line(console, "error", f"{told}, {significant(errors[0] / prepared.asked.clip)} of the clip")
-    line(console, "drawn", "nothing: this was a dry run")
-    destination.json.write(
-        {
-            "guarantees": [guarantee.to_dict() for guarantee in prepared.guarantees],
-            "expected": [vars(expected) for expected in prepared.expected],
-            "description": prepared.description,
-            "reproducible": prepared.reproducible,
-        }
-    )
-    destination.tell()
+    clip, error = prepared.asked.clip, prepared.expected[0].error
+    words = f"{significant(clip)}: one deviation of the noise is {significant(error / clip)} of it"
+    line(json_output(flags.json, flags.force).console, "clip", words)

@@ -7,16 +7,18 @@ import io
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+import typer
 
+from tacit._ground.checks import positive
 from tacit._ground.files import read_bytes
 from tacit._ground.reprs import shown
 
 
 @dataclass(frozen=True, eq=False)
-class Records:
+class FileRecords:
     """What a file holds.
 
     Attributes:
@@ -30,24 +32,60 @@ class Records:
     fingerprint: str
 
 
-def read_records(path: str, inputs: str, targets: str) -> Records:
+@dataclass(frozen=True, kw_only=True)
+class RecordFlags:
+    """The flags of how records are read."""
+
+    panel: ClassVar[str] = "Records"
+
+    inputs: Annotated[str, typer.Option(help="Array of inputs, or column of texts.")] = "inputs"
+    labels: Annotated[
+        str, typer.Option(help="Array or column of labels, or array (n, K) by class.")
+    ] = "labels"
+    max_pixel: Annotated[
+        float | None,
+        typer.Option(
+            help="Largest number that a pixel can have, whatever yours have: 255 of integers and 1 "
+            "of other numbers when left out.",
+            show_default=False,
+        ),
+    ] = None
+
+    def read(self, path: str) -> FileRecords:
+        """Return the records of a file.
+
+        Raises:
+            ValueError: as ``read_records``.
+        """
+        return read_records(path, self.inputs, self.labels, self.max_pixel)
+
+
+def read_records(
+    path: str, inputs: str, targets: str, max_pixel: float | None = None
+) -> FileRecords:
     """Return the records of an .npz (arrays by name) or of a table (columns by name).
 
     Args:
         path: ``.npz``, ``.csv``, ``.csv.gz``, ``.jsonl`` or ``.jsonl.gz``.
         inputs: name of the array of inputs, or of the column of texts.
         targets: name of the labels; in an .npz also of (n, K) numbers by class.
+        max_pixel: by which the inputs are divided; None for not at all.
 
     Raises:
-        ValueError: no such file, array or column, or arrays of different length.
+        ValueError: no such file, array or column, arrays of different length, or inputs that are
+            no numbers beside ``max_pixel``.
     """
     from tacit.adapters.tables import KINDS, read_table
 
+    if max_pixel is not None:
+        positive("--max-pixel", max_pixel)
     content = read_bytes("data", path)
     fingerprint = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    if max_pixel is not None and not path.endswith(".npz"):
+        raise ValueError("--max-pixel: expected pictures of an .npz beside it")
     if path.endswith(KINDS):
         rows = read_table(Path(path), (inputs, targets))
-        return Records([row[0] for row in rows], [row[1] for row in rows], fingerprint)
+        return FileRecords([row[0] for row in rows], [row[1] for row in rows], fingerprint)
     if not path.endswith(".npz"):
         raise ValueError(
             f"data: expected an .npz or a table ({', '.join(KINDS)}), got {shown(path)}"
@@ -69,4 +107,8 @@ def read_records(path: str, inputs: str, targets: str) -> Records:
         ) from None
     if found.ndim == 0 or labels.ndim == 0 or len(found) != len(labels):
         raise ValueError(f"data: expected {inputs!r} and {targets!r} of one length in {path}")
-    return Records(found, labels, fingerprint)
+    if max_pixel is not None:
+        if found.dtype.kind not in "fiub":
+            raise ValueError("--max-pixel: expected pictures beside it, got other inputs")
+        found = found / max_pixel
+    return FileRecords(found, labels, fingerprint)

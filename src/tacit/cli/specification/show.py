@@ -26,6 +26,7 @@ def show(
     for label, text in (
         ("describes", f"a {held.kind}, method {held.method}, {held.created}"),
         *(("certified", text) for text in told or ["nothing: it is not to be published"]),
+        *([("pictures", held.inputs)] if held.inputs else []),
         ("numbers", f"{space.size:,} of {', '.join(space.layers)}"),
         ("space", f"{space.digest[:23]}…: backbone {space.backbone[:23]}…, A {space.factor}"),
         ("output", f"{space.output}, subspace {space.subspace[:23]}"),

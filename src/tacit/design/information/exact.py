@@ -24,7 +24,7 @@ from tacit._ground.numbers import EPS
 from tacit.compute import progress_bar
 from tacit.covariance import Covariance, Diagonal, Factored, ScaleMixture, whiten
 from tacit.design.base import Design, no_noise
-from tacit.design.cost import CostFrame, ProtectedCost, cost_matrix
+from tacit.design.cost import CostAxes, ProtectedCost, cost_matrix
 from tacit.design.information.gaussian import gaussian_information
 from tacit.design.information.search import (
     SCALE_TOLERANCE,
@@ -156,7 +156,7 @@ def true_information(
     frame = _Frame.of(upper, charged, gaussian, turns=family != "diagonal")
     shown = progress is not False
     with progress_bar(SHAPE_STEPS + OTHER_STEPS, "choosing the noise", shown=shown) as advance:
-        task = _Task(points, priors, ceiling, budget, frame, source, lambda: advance(1))
+        task = _SearchTask(points, priors, ceiling, budget, frame, source, lambda: advance(1))
         designs = [gaussian, *task.improve(family, level)]
     # all are certified for the same budget: the cheapest under the cost that was charged
     chosen = min(designs, key=lambda design: design.covariance.weighted_trace(charged))
@@ -204,7 +204,7 @@ class _Frame:
         """Return the principal axes of F^½ S F^½, or the coordinates where noise may not turn."""
         if turns:
             # x = F^-½ U u: the outputs are uncorrelated in u, and noise costs its trace
-            frame = CostFrame.of(upper, charged)
+            frame = CostAxes.of(upper, charged)
             assert frame.directions is not None
             directions, ratios = frame.directions, frame.ratios
             inverse = directions.T @ (np.diag(charged) if charged.ndim == 1 else charged)
@@ -240,7 +240,7 @@ class _Frame:
 
 
 @dataclass(frozen=True, eq=False)
-class _Task:
+class _SearchTask:
     """One run: the secret, its budget, and the source of all draws."""
 
     points: Array

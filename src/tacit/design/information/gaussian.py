@@ -24,7 +24,7 @@ from tacit._ground.checks import (
 from tacit._ground.numbers import EPS
 from tacit.covariance import Covariance, Diagonal, Factored
 from tacit.design.base import Design
-from tacit.design.cost import CostFrame, cost_matrix
+from tacit.design.cost import CostAxes, cost_matrix
 from tacit.information.log_det import information_of_ratios, output_matrix, signal_to_noise
 from tacit.information.log_det import log_det_information as log_det_information
 
@@ -106,7 +106,7 @@ def gaussian_information(
     weights = cost_matrix(cost, outputs.shape[0])
     # in the axes of F^½ S F^½ both cost and outputs are diagonal; nothing at rounding level is
     # dropped
-    frame = CostFrame.of(outputs, weights)
+    frame = CostAxes.of(outputs, weights)
     raised = np.maximum(frame.ratios, rounding_level(frame.ratios))
     spectrum, multiplier = exact_spectrum(raised, budget)
     if method == "diagonal":

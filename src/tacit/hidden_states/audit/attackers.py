@@ -21,7 +21,7 @@ BARE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
+class Knowledge:
     """What an attacker of one release knows.
 
     Attributes:
@@ -40,60 +40,65 @@ class Attacker(SpelledValue, ABC):
     """One retrieval attacker, who holds the bank and knows Σ."""
 
     @abstractmethod
-    def metric(self, told: Told) -> Metric:
+    def metric(self, knowledge: Knowledge) -> Metric:
         """Return the distance it ranks candidates by."""
 
 
 @dataclass(frozen=True)
-class Euclidean(Attacker):
+class EuclideanAttacker(Attacker):
     """Distance of states, which forgets Σ."""
 
     word = "euclidean"
 
-    def metric(self, told: Told) -> Metric:
+    def metric(self, knowledge: Knowledge) -> Metric:
         """As ``Attacker``."""
-        del told
+        del knowledge
         return metrics.Euclidean()
 
 
 @dataclass(frozen=True)
-class Complement(Attacker):
+class ComplementAttacker(Attacker):
     """Distance outside the k noisiest directions, k of the geometry."""
 
     word = "complement"
 
-    def metric(self, told: Told) -> Metric:
+    def metric(self, knowledge: Knowledge) -> Metric:
         """As ``Attacker``."""
-        _, vectors = np.linalg.eigh(told.covariance.to_dense())
-        return metrics.Complement(vectors[:, -told.laboratory.geometry.rank :].T)
+        _, vectors = np.linalg.eigh(knowledge.covariance.to_dense())
+        return metrics.Complement(vectors[:, -knowledge.laboratory.geometry.rank :].T)
 
 
 @dataclass(frozen=True)
-class Weighted(Attacker):
+class WeightedAttacker(Attacker):
     """Distance with each coordinate divided by its variance."""
 
     word = "weighted"
 
-    def metric(self, told: Told) -> Metric:
+    def metric(self, knowledge: Knowledge) -> Metric:
         """As ``Attacker``."""
-        variances = told.covariance.diagonal()
+        variances = knowledge.covariance.diagonal()
         return metrics.Weighted(1.0 / (variances + BARE * variances.mean()))
 
 
 @dataclass(frozen=True)
-class Mahalanobis(Attacker):
+class MahalanobisAttacker(Attacker):
     """Distance by Σ⁻¹ with a floor tuned on held-out releases: the strongest."""
 
     word = "mahalanobis"
 
-    def metric(self, told: Told) -> Metric:
+    def metric(self, knowledge: Knowledge) -> Metric:
         """As ``Attacker``."""
-        tuning = np.arange(told.laboratory.tuned.start, told.laboratory.tuned.stop)
-        return metrics.Mahalanobis(told.covariance, held_out=(told.held_out, tuning))
+        tuning = np.arange(knowledge.laboratory.tuned.start, knowledge.laboratory.tuned.stop)
+        return metrics.Mahalanobis(knowledge.covariance, held_out=(knowledge.held_out, tuning))
 
 
-ATTACKERS: tuple[type[Attacker], ...] = (Euclidean, Complement, Weighted, Mahalanobis)
-USUAL: tuple[Attacker, ...] = (Euclidean(), Mahalanobis())
+ATTACKERS: tuple[type[Attacker], ...] = (
+    EuclideanAttacker,
+    ComplementAttacker,
+    WeightedAttacker,
+    MahalanobisAttacker,
+)
+USUAL: tuple[Attacker, ...] = (EuclideanAttacker(), MahalanobisAttacker())
 
 
 def read_attacker(attacker: Attacker | str) -> Attacker:
@@ -101,7 +106,7 @@ def read_attacker(attacker: Attacker | str) -> Attacker:
 
     Example:
         >>> read_attacker("mahalanobis")
-        Mahalanobis()
+        MahalanobisAttacker()
     """
     return (
         attacker if isinstance(attacker, Attacker) else read_one("attackers", attacker, ATTACKERS)

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from tacit.hidden_states.audit.cells import Argmax, Behaviour, CodebookMechanism, Euclidean
-from tacit.hidden_states.audit.gaussians import GaussianNoise
+from tacit.hidden_states.audit.cells import (
+    Argmax,
+    BehaviourCells,
+    CodebookMechanism,
+    EuclideanCells,
+)
+from tacit.hidden_states.audit.gaussians import StateNoise
 from tacit.hidden_states.audit.mechanisms import Mechanism, Unknown
 from tacit.hidden_states.audit.points import Point
 from tacit.hidden_states.defences.values import DEFENCES
@@ -14,15 +19,15 @@ from tacit.hidden_states.quotient.mechanism import Quotient
 from tacit.hidden_states.spelling import read_one
 
 USUAL: tuple[Mechanism, ...] = (
-    GaussianNoise(IsotropicNoise()),
-    GaussianNoise(InverseFisher(diagonal=True)),
-    GaussianNoise(MahalanobisOptimal()),
-    CodebookMechanism(Euclidean()),
-    CodebookMechanism(Behaviour()),
+    StateNoise(IsotropicNoise()),
+    StateNoise(InverseFisher(diagonal=True)),
+    StateNoise(MahalanobisOptimal()),
+    CodebookMechanism(EuclideanCells()),
+    CodebookMechanism(BehaviourCells()),
     Argmax(),
 )
 _KINDS: list[type[Mechanism]] = [
-    GaussianNoise,
+    StateNoise,
     CodebookMechanism,
     Argmax,
     Quotient,
@@ -61,7 +66,7 @@ def read_mechanism(mechanism: Mechanism | str) -> Mechanism:
 
     Example:
         >>> read_mechanism("codebook-decision")
-        CodebookMechanism(cells=Behaviour(decision_cost=4.0))
+        CodebookMechanism(cells=BehaviourCells(decision_cost=4.0))
     """
     if isinstance(mechanism, Mechanism):
         return mechanism

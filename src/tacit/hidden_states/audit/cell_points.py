@@ -18,14 +18,14 @@ from tacit.guarantees.base import Guarantee
 from tacit.hidden_states.audit.attackers import Attacker
 from tacit.hidden_states.audit.guessers import Observed
 from tacit.hidden_states.audit.laboratory import Laboratory, curve_sizes
-from tacit.hidden_states.audit.mechanisms import Rows, Trial
+from tacit.hidden_states.audit.mechanisms import RowPredictions, Trial
 from tacit.hidden_states.audit.points import PROTOCOLS, AttackPoint
 from tacit.hidden_states.codebooks.certificates import CodeCertificate
 from tacit.hidden_states.codebooks.codebook import Codebook
 from tacit.measured import Interval
 from tacit.models.behaviours import Behaviours
 
-Cells = npt.NDArray[np.int64]
+CellIndex = npt.NDArray[np.int64]
 
 
 class CodeTrial(Trial):
@@ -43,7 +43,7 @@ class CodeTrial(Trial):
 
     def __init__(self, laboratory: Laboratory, book: Codebook) -> None:
         self.laboratory, self.book = laboratory, book
-        self.cells: Cells = book.assign(laboratory.bank, behaviours=laboratory.bank_behaviours)
+        self.cells: CellIndex = book.assign(laboratory.bank, behaviours=laboratory.bank_behaviours)
         released = [
             self.cells,
             *(
@@ -52,7 +52,7 @@ class CodeTrial(Trial):
             ),
         ]
         joint = np.stack(released, axis=1)
-        self.sequences: Cells = np.unique(joint, axis=0, return_inverse=True)[1].reshape(-1)
+        self.sequences: CellIndex = np.unique(joint, axis=0, return_inverse=True)[1].reshape(-1)
         self.certificate: CodeCertificate = book.certify(joint)
         self.rank = self.certificate.occupied or 0
         self.codes = book.size
@@ -70,7 +70,7 @@ class CodeTrial(Trial):
         """Return the codes of all prompts, and what assigns a code to a candidate."""
         laboratory, book = self.laboratory, self.book
 
-        def assign(states: Tensor, behaviours: Behaviours | None) -> Cells:
+        def assign(states: Tensor, behaviours: Behaviours | None) -> CellIndex:
             return book.assign(states, behaviours=behaviours)
 
         public = book.assign(laboratory.calibration, behaviours=laboratory.calibration_behaviours)
@@ -78,7 +78,7 @@ class CodeTrial(Trial):
         return Observed(channel, self.cells, self.cells, public)
 
     @cached_property
-    def _codes(self) -> Cells:
+    def _codes(self) -> CellIndex:
         """Codes of the held-out prompts, (n,)."""
         laboratory = self.laboratory
         return self.book.assign(laboratory.measured, behaviours=laboratory.measured_behaviours)
@@ -87,7 +87,7 @@ class CodeTrial(Trial):
     def _exact(self) -> AttackPoint:
         return within(cell_attack(self.sequences, self.laboratory.last_tokens), self.certificate)
 
-    def read(self, reading: str) -> Tensor | Rows:
+    def read(self, reading: str) -> Tensor | RowPredictions:
         """Return the state that stands for each code, or what its row of the table predicts."""
         bank, book = self.laboratory.bank, self.book
         codes = torch.from_numpy(self._codes)
@@ -149,7 +149,7 @@ def cell_attack(cells: Any, last_tokens: Any) -> AttackPoint:
     )
 
 
-def _among(counts: Cells, total: int, size: int) -> float:
+def _among(counts: CellIndex, total: int, size: int) -> float:
     """Mean over prompts of the chance to be named among ``size`` candidates, rounded to [0, 1]."""
     outside = np.asarray(total - counts, dtype=np.float64)
     possible = outside >= size
@@ -166,7 +166,7 @@ def _exact(value: float) -> Interval:
     return Interval(share, share, share)
 
 
-def _integers(name: str, value: Any) -> Cells:
+def _integers(name: str, value: Any) -> CellIndex:
     values: Array = vector(name, np.asarray(value))
     if not np.array_equal(values, np.round(values)) or values.min() < 0:
         raise ValueError(f"{name}: expected integers >= 0, got others")

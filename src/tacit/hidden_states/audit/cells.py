@@ -12,8 +12,9 @@ from tacit._ground.checks import integer, non_negative
 from tacit._ground.numbers import log_up, rounded_up
 from tacit.guarantees import InformationBound
 from tacit.guarantees.base import Guarantee
-from tacit.hidden_states.audit.mechanisms import Asked, Mechanism, Setting
-from tacit.hidden_states.audit.points import Point
+from tacit.hidden_states.audit.mechanisms import Mechanism
+from tacit.hidden_states.audit.points import Point, Setting
+from tacit.hidden_states.audit.request import SweepRequest
 from tacit.hidden_states.codebooks.certificates import CandidateLaw, codes_leakage
 from tacit.hidden_states.spelling import SpelledValue, read_one
 from tacit.text import significant_up
@@ -28,7 +29,7 @@ DECISION_COST = 4.0
 
 
 @dataclass(frozen=True)
-class Cells(SpelledValue, ABC):
+class CellRule(SpelledValue, ABC):
     """What makes two states share a cell, and what stands for a cell.
 
     Attributes:
@@ -48,43 +49,43 @@ class Cells(SpelledValue, ABC):
 
 
 @dataclass(frozen=True)
-class Euclidean(Cells):
-    """Cells of states that are near, the mean state for each."""
+class EuclideanCells(CellRule):
+    """CellRule of states that are near, the mean state for each."""
 
     word = "euclidean"
 
     @property
     def words(self) -> str:
-        """As ``Cells``."""
+        """As ``CellRule``."""
         return "which of {C} states is nearest"
 
     def options(self, laboratory: Laboratory) -> dict[str, Any]:
-        """As ``Cells``."""
+        """As ``CellRule``."""
         del laboratory
         return {"metric": "euclidean", "codewords": "centroid"}
 
 
 @dataclass(frozen=True)
-class Fisher(Cells):
-    """Cells of states that are near by the Fisher information, a trained state for each."""
+class FisherCells(CellRule):
+    """CellRule of states that are near by the Fisher information, a trained state for each."""
 
     word = "fisher"
     continues = True
 
     @property
     def words(self) -> str:
-        """As ``Cells``."""
+        """As ``CellRule``."""
         return "which of {C} states is nearest by Fisher information"
 
     def options(self, laboratory: Laboratory) -> dict[str, Any]:
-        """As ``Cells``."""
+        """As ``CellRule``."""
         fisher = laboratory.geometry.ridged_fisher
         return {"metric": "fisher", "fisher": fisher, **_trained(laboratory)}
 
 
 @dataclass(frozen=True)
-class Behaviour(Cells):
-    """Cells of prompts after which the model does alike, a trained state for each.
+class BehaviourCells(CellRule):
+    """CellRule of prompts after which the model does alike, a trained state for each.
 
     Attributes:
         decision_cost: nats >= 0 that a changed likeliest token counts besides KL.
@@ -101,12 +102,12 @@ class Behaviour(Cells):
 
     @property
     def words(self) -> str:
-        """As ``Cells``."""
+        """As ``CellRule``."""
         guarded = ", decisions guarded" if self.decision_cost else ""
         return f"which of {{C}} behaviours it shows{guarded}"
 
     def options(self, laboratory: Laboratory) -> dict[str, Any]:
-        """As ``Cells``."""
+        """As ``CellRule``."""
         cost = float(self.decision_cost)
         return {"metric": "behaviour", "decision_cost": cost, **_trained(laboratory)}
 
@@ -115,11 +116,11 @@ def _trained(laboratory: Laboratory) -> dict[str, Any]:
     return {"codewords": "trained", "continuation": laboratory.learnt}
 
 
-CELLS: tuple[type[Cells], ...] = (Euclidean, Fisher, Behaviour)
+CELLS: tuple[type[CellRule], ...] = (EuclideanCells, FisherCells, BehaviourCells)
 
 
 @dataclass(frozen=True)
-class Codes(Mechanism, ABC):
+class StateCodes(Mechanism, ABC):
     """A code of each state: what a codebook and the likeliest token have in common."""
 
     family = "codebook"
@@ -186,15 +187,15 @@ def _of_rows(cells: int) -> str:
 
 
 @dataclass(frozen=True)
-class CodebookMechanism(Codes):
+class CodebookMechanism(StateCodes):
     """Which of C cells the state lies in.
 
     Example:
-        >>> CodebookMechanism(Behaviour(decision_cost=4.0)).name
+        >>> CodebookMechanism(BehaviourCells(decision_cost=4.0)).name
         'codebook-decision'
     """
 
-    cells: Cells
+    cells: CellRule
 
     @property
     def continues(self) -> bool:
@@ -219,12 +220,15 @@ class CodebookMechanism(Codes):
         """Return the words of all cells."""
         return tuple(f"codebook-{word}" for kind in CELLS for word in kind.spelling())
 
-    def settings(self, asked: Asked) -> tuple[Setting, ...]:
+    def settings(
+        self, request: SweepRequest, *, calibration: int, vocabulary: int
+    ) -> tuple[Setting, ...]:
         """Return every C, 2 … the calibration prompts."""
-        most = asked.calibration
+        del vocabulary
+        # no cell is of fewer prompts than one
         return tuple(
-            Setting(codewords=integer("codewords", size, minimum=2, maximum=most))
-            for size in asked.codewords
+            Setting(codewords=integer("codewords", size, minimum=2, maximum=calibration))
+            for size in request.codewords
         )
 
     def book(self, laboratory: Laboratory, size: int | None, seed: int) -> Codebook:
@@ -241,7 +245,7 @@ class CodebookMechanism(Codes):
 
 
 @dataclass(frozen=True)
-class Argmax(Codes):
+class Argmax(StateCodes):
     """The likeliest next token itself: a control, for it agrees always and says little else."""
 
     word = "argmax"
@@ -252,9 +256,12 @@ class Argmax(Codes):
         """What stands for a token is trained."""
         return True
 
-    def settings(self, asked: Asked) -> tuple[Setting, ...]:
+    def settings(
+        self, request: SweepRequest, *, calibration: int, vocabulary: int
+    ) -> tuple[Setting, ...]:
         """Return one setting: there are as many codewords as tokens."""
-        return (Setting(codewords=asked.vocabulary),)
+        del request, calibration
+        return (Setting(codewords=vocabulary),)
 
     def book(self, laboratory: Laboratory, size: int | None, seed: int) -> Codebook:
         """Return a cell for every token."""
@@ -267,11 +274,11 @@ class Argmax(Codes):
         return "the likeliest next token"
 
 
-def read_code(argument: str, text: str) -> Codes:
+def read_code(argument: str, text: str) -> StateCodes:
     """Return the mechanism of the cells that a word names, or of the likeliest token."""
-    kinds: tuple[type[Cells | Argmax], ...] = (*CELLS, Argmax)
+    kinds: tuple[type[CellRule | Argmax], ...] = (*CELLS, Argmax)
     found = read_one(argument, text, kinds)
-    return CodebookMechanism(found) if isinstance(found, Cells) else found
+    return CodebookMechanism(found) if isinstance(found, CellRule) else found
 
 
 def _fitted(

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from tacit.hidden_states.audit.mechanisms import Asked, Mechanism, Setting
-from tacit.hidden_states.audit.points import PROTOCOLS, Point
+from tacit.hidden_states.audit.mechanisms import Mechanism
+from tacit.hidden_states.audit.points import PROTOCOLS, Point, Setting
+from tacit.hidden_states.audit.request import SweepRequest
 from tacit.hidden_states.noise.shapes import SHAPES, NoiseShape, scaled_design
 
 if TYPE_CHECKING:
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class GaussianNoise(Mechanism):
+class StateNoise(Mechanism):
     """The state and noise N(0, Σ), Σ of a shape.
 
     Example:
         >>> from tacit.hidden_states.noise.shapes import Power
-        >>> GaussianNoise(Power(0.5)).name
+        >>> StateNoise(Power(0.5)).name
         'power(0.5)'
     """
 
@@ -51,16 +52,19 @@ class GaussianNoise(Mechanism):
         """Return the words of all shapes."""
         return tuple(word for shape in SHAPES for word in shape.spelling())
 
-    def settings(self, asked: Asked) -> tuple[Setting, ...]:
+    def settings(
+        self, request: SweepRequest, *, calibration: int, vocabulary: int
+    ) -> tuple[Setting, ...]:
         """Return every K, then every ε."""
+        del calibration, vocabulary
         return (
-            *(Setting(kl_budget=budget) for budget in asked.kl_budgets),
-            *(Setting(target_epsilon=epsilon) for epsilon in asked.epsilons),
+            *(Setting(kl_budget=budget) for budget in request.kl_budgets),
+            *(Setting(target_epsilon=epsilon) for epsilon in request.epsilons),
         )
 
-    def readings(self, asked: Asked) -> Mapping[str, str]:
+    def readings(self, request: SweepRequest) -> Mapping[str, str]:
         """Return the readings asked for."""
-        return {reading: PROTOCOLS[reading] for reading in asked.readings}
+        return {reading: PROTOCOLS[reading] for reading in request.readings}
 
     def fit(self, laboratory: Laboratory, setting: Setting, seed: int) -> NoiseTrial:
         """Return noisy states of the bank."""
@@ -77,6 +81,7 @@ class GaussianNoise(Mechanism):
         epsilon = setting.target_epsilon
         if epsilon is None:
             return laboratory.designs.at(self.design, setting.kl_budget or 0.0)
+        # at K = 1, a unit: the scale follows
         design = laboratory.designs.at(self.design, 1.0)
         reached = laboratory.epsilon(laboratory.nearest, design.covariance)
         if not np.isfinite(reached):
@@ -84,7 +89,7 @@ class GaussianNoise(Mechanism):
                 f"epsilons: {self.name} leaves directions without noise, so no scale reaches "
                 f"ε = {epsilon:g}"
             )
-        # ε is linear in Σ⁻¹
+        # ε(Σ) = max over pairs of Δᵀ Σ⁻¹ Δ, linear in Σ⁻¹: Σ times ε(Σ)/ε has the ε asked for
         return scaled_design(design, reached / epsilon)
 
     def words(self, point: Point) -> str:

@@ -16,7 +16,7 @@ from tacit.attacks.attribution.labels import Topics, label_digits, label_names, 
 from tacit.attacks.exact.channels import Channel, GaussianChannel
 from tacit.attacks.exact.posterior import bank_posterior
 from tacit.attacks.exact.result import GuessAttack
-from tacit.hidden_states.audit.guesses import GuessPoint
+from tacit.hidden_states.audit.points import GuessPoint
 from tacit.hidden_states.spelling import SpelledValue, read_one
 from tacit.models.padding import PADDING, prompt_lengths
 
@@ -228,7 +228,7 @@ class AttributeGuesser(Guesser):
 
 
 @dataclass(frozen=True)
-class Token(AttributeGuesser):
+class TokenGuesser(AttributeGuesser):
     """Guesses the token at a position, negative from the end."""
 
     position: int = -1
@@ -355,7 +355,7 @@ GUESSERS: tuple[type[Guesser], ...] = (
     KnownPrefix,
     KnownRest,
     KnownToken,
-    Token,
+    TokenGuesser,
     Topic,
     Digit,
     Name,
@@ -365,8 +365,8 @@ USUAL_GUESSERS: tuple[Guesser, ...] = (
     KnownRest(),
     KnownToken(0),
     KnownToken(-1),
-    Token(-1),
-    Token(-2),
+    TokenGuesser(-1),
+    TokenGuesser(-2),
     Topic(),
     Digit(),
     Name(),
@@ -385,7 +385,7 @@ def read_guesser(guesser: Guesser | str) -> Guesser:
     return read_one("guessers", guesser, GUESSERS)
 
 
-def guessed(
+def run_guessers(
     laboratory: Laboratory, seen: Observed, guessers: Sequence[Guesser]
 ) -> tuple[GuessPoint, ...]:
     """Return what each guesser reaches against one release."""

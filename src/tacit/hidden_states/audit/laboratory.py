@@ -28,7 +28,7 @@ from tacit.attacks.retrieval.metrics import Euclidean, Metric
 from tacit.covariance import Covariance
 from tacit.guarantees import RenyiDP
 from tacit.hidden_states.audit.points import ORDER, AttackPoint
-from tacit.hidden_states.audit.sizes import Sizes
+from tacit.hidden_states.audit.request import Sizes
 from tacit.hidden_states.geometry.estimation import Geometry, measure_geometry
 from tacit.hidden_states.geometry.spread import adjacency_differences
 from tacit.hidden_states.geometry.utility import Outcomes, outcomes, summarise

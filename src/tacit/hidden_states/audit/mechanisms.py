@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from tacit.guarantees.base import Guarantee
+from tacit.hidden_states.audit.points import AttackPoint, Point, Setting
+from tacit.hidden_states.audit.request import SweepRequest
 from tacit.hidden_states.spelling import SpelledValue
 
 if TYPE_CHECKING:
@@ -16,55 +18,9 @@ if TYPE_CHECKING:
     from tacit.hidden_states.audit.attackers import Attacker
     from tacit.hidden_states.audit.guessers import Observed
     from tacit.hidden_states.audit.laboratory import Laboratory
-    from tacit.hidden_states.audit.points import AttackPoint, Point
 
 # log-probabilities (m, V) of the next token for some rows of the release
-Rows: TypeAlias = "Callable[[slice], Tensor]"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What a sweep was asked to measure mechanisms at; each takes what it has a use for.
-
-    Attributes:
-        kl_budgets: K = ½ tr(FΣ), nats.
-        epsilons: Rényi ε of order 2 over nearest neighbours.
-        codewords: C.
-        readings: of noisy states.
-        calibration: public prompts there are.
-        vocabulary: tokens there are.
-    """
-
-    kl_budgets: tuple[float, ...]
-    epsilons: tuple[float, ...]
-    codewords: tuple[int, ...]
-    readings: tuple[str, ...]
-    calibration: int
-    vocabulary: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Setting:
-    """At what a mechanism is fitted: K, ε or C, or nothing besides its own numbers."""
-
-    kl_budget: float | None = None
-    target_epsilon: float | None = None
-    codewords: int | None = None
-
-    @classmethod
-    def of(cls, point: Point) -> Setting:
-        """Return the setting at which a point was measured."""
-        # noise scaled to ε says besides what it costs
-        budget = point.kl_budget if point.target_epsilon is None else None
-        return cls(kl_budget=budget, target_epsilon=point.target_epsilon, codewords=point.codewords)
-
-    @property
-    def label(self) -> str:
-        """The number and its sign, empty where there is none."""
-        signs = {"K": self.kl_budget, "ε": self.target_epsilon}
-        known = [f"{sign} = {value:g}" for sign, value in signs.items() if value is not None]
-        known += [] if self.codewords is None else [f"C = {self.codewords:,}"]
-        return ", ".join(known)
+RowPredictions: TypeAlias = "Callable[[slice], Tensor]"
 
 
 class Trial(ABC):
@@ -83,7 +39,7 @@ class Trial(ABC):
     epsilon_random: float | None = None
 
     @abstractmethod
-    def read(self, reading: str) -> Tensor | Rows:
+    def read(self, reading: str) -> Tensor | RowPredictions:
         """Return what the consumer makes of the held-out prompts, on which use is measured.
 
         Under protocol A the states (n, d) that the layers above go on from; under protocol B a
@@ -130,18 +86,25 @@ class Mechanism(SpelledValue, ABC):
         """Whether it is fitted through the layers above, on calibration prompts."""
         return False
 
-    def settings(self, asked: Asked) -> tuple[Setting, ...]:
+    def settings(
+        self, request: SweepRequest, *, calibration: int, vocabulary: int
+    ) -> tuple[Setting, ...]:
         """Return what it is fitted at: once, for a mechanism with numbers of its own.
+
+        Args:
+            request: what a sweep was asked to measure mechanisms at.
+            calibration: public prompts there are.
+            vocabulary: tokens there are.
 
         Raises:
             ValueError: what was asked for is out of range.
         """
-        del asked
+        del request, calibration, vocabulary
         return (Setting(),)
 
-    def readings(self, asked: Asked) -> Mapping[str, str]:
+    def readings(self, request: SweepRequest) -> Mapping[str, str]:
         """Return the protocol of every reading: its states under A and its table under B."""
-        del asked
+        del request
         return {"states": "A", "table": "B"}
 
     @abstractmethod

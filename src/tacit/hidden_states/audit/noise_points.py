@@ -14,10 +14,10 @@ from tacit._ground.checks import Array
 from tacit.attacks.exact.channels import GaussianChannel
 from tacit.covariance import Covariance
 from tacit.guarantees import RenyiDP
-from tacit.hidden_states.audit.attackers import Attacker, Told
+from tacit.hidden_states.audit.attackers import Attacker, Knowledge
 from tacit.hidden_states.audit.guessers import Observed
 from tacit.hidden_states.audit.laboratory import Laboratory
-from tacit.hidden_states.audit.mechanisms import Rows, Trial
+from tacit.hidden_states.audit.mechanisms import RowPredictions, Trial
 from tacit.hidden_states.audit.points import PROTOCOLS, AttackPoint
 
 if TYPE_CHECKING:
@@ -77,17 +77,17 @@ class NoiseTrial(Trial):
     def _attack(self, attacker: Attacker) -> AttackPoint:
         if attacker not in self._attacks:
             laboratory = self.laboratory
-            told = Told(laboratory, self.covariance, self.noisy[laboratory.tuned])
+            knowledge = Knowledge(laboratory, self.covariance, self.noisy[laboratory.tuned])
             self._attacks[attacker] = laboratory.retrieval(
                 attacker.name,
                 laboratory.bank,
                 self.noisy,
-                metric=attacker.metric(told),
+                metric=attacker.metric(knowledge),
                 seed=self.seed,
             )
         return self._attacks[attacker]
 
-    def read(self, reading: str) -> Tensor | Rows:
+    def read(self, reading: str) -> Tensor | RowPredictions:
         """Return the states as they come or denoised, or what the release alone predicts."""
         noisy = torch.from_numpy(self.measured)
         if PROTOCOLS[reading] == "B":
@@ -95,7 +95,7 @@ class NoiseTrial(Trial):
         states = noisy if reading == "raw" else self._denoiser(reading).denoise(noisy)
         return states.to(self.laboratory.bank)
 
-    def _read_alone(self, noisy: Tensor) -> Rows:
+    def _read_alone(self, noisy: Tensor) -> RowPredictions:
         from tacit.hidden_states.noise.posterior import PosteriorBehaviour
 
         laboratory = self.laboratory

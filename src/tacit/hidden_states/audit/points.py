@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tacit._ground.checks import as_float, choice, in_interval, integer, non_negative
+from tacit import codec
+from tacit._ground.checks import choice, in_interval, integer, non_negative, text
 from tacit._ground.files import check_writable, read_bytes
-from tacit.documents import decoded, dumps, encoded, loads
+from tacit.documents import dumps, loads
 from tacit.guarantees import InformationBound, RenyiDP, SuccessBound
 from tacit.guarantees.base import Guarantee
-from tacit.hidden_states.audit.guesses import GuessPoint
-from tacit.hidden_states.audit.mechanisms import Setting
 from tacit.measured import Interval
+
+if TYPE_CHECKING:
+    from tacit.attacks.exact.result import GuessAttack
 
 # what the consumer of each reading holds: A, the clean earlier positions too; B, the release alone
 PROTOCOLS = {
@@ -30,9 +32,37 @@ PROTOCOLS = {
 }
 NOISE_READINGS = ("raw", "posterior-mean", "wiener", "trained", "posterior-behaviour")
 DEFAULT_READINGS = ("raw", "posterior-mean", "wiener", "posterior-behaviour")
-SCHEMA = 1
 # of the Rényi divergence that a point states
 ORDER = 2.0
+# fields of a point that are whole numbers
+COUNTS = ("layer", "codewords", "codes", "rank", "bank", "prompts")
+# how a line that `PointTable` was writing may begin, so that one cut off is known as its own
+OPENED = b'{"key": "'
+KEYED = re.compile(OPENED.replace(b"{", rb"\{") + rb'([0-9a-f]{0,24}|[0-9a-f]{24}".*)', re.DOTALL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """At what a mechanism is fitted: K, ε or C, or nothing besides its own numbers."""
+
+    kl_budget: float | None = None
+    target_epsilon: float | None = None
+    codewords: int | None = None
+
+    @classmethod
+    def of(cls, point: Point) -> Setting:
+        """Return the setting at which a point was measured."""
+        # noise scaled to ε says besides what it costs
+        budget = point.kl_budget if point.target_epsilon is None else None
+        return cls(kl_budget=budget, target_epsilon=point.target_epsilon, codewords=point.codewords)
+
+    @property
+    def label(self) -> str:
+        """The number and its sign, empty where there is none."""
+        signs = {"K": self.kl_budget, "ε": self.target_epsilon}
+        known = [f"{sign} = {value:g}" for sign, value in signs.items() if value is not None]
+        known += [] if self.codewords is None else [f"C = {self.codewords:,}"]
+        return ", ".join(known)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,25 +87,66 @@ class AttackPoint:
     candidates: tuple[tuple[int, float], ...]
     floor: float = 0.0
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able dictionary."""
-        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+    def __post_init__(self) -> None:
+        for name in ("top1", "top10", "top100", "last_token"):
+            in_interval(name, getattr(self, name).value, 0.0, 1.0)
+        for size, share in self.candidates:
+            integer("candidates", size, minimum=1)
+            in_interval("candidates", share, 0.0, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuessPoint:
+    """One such attack on one release.
+
+    Attributes:
+        name: the attacker, which ``read_guesser`` makes a value of.
+        task: what it guesses.
+        attacker: how.
+        knows: what it knows besides the release.
+        success: share of right guesses.
+        prior: the same without the release.
+        gain: success − prior.
+        candidates: the most values that a guess chose among.
+        covered: share of prompts whose truth was among them; the others count as failures.
+        queries: prompts attacked.
+        weighed: whether the recommendation weighs it: its success does not depend on the bank.
+    """
+
+    name: str
+    task: str
+    attacker: str
+    knows: str
+    success: Interval
+    prior: Interval
+    gain: Interval
+    candidates: int
+    covered: float
+    queries: int
+    weighed: bool
 
     @classmethod
-    def from_dict(cls, content: Any) -> AttackPoint:
-        """Return the attack that ``to_dict`` wrote."""
-        values = _known(cls, "attack", content)
-        for name in ("top1", "top10", "top100", "last_token"):
-            values[name] = _interval(f"attack.{name}", values[name])
-            in_interval(f"attack.{name}", values[name].value, 0.0, 1.0)
-        values["candidates"] = tuple(
-            (
-                integer("attack.candidates", size, minimum=1),
-                in_interval("attack.candidates", share, 0.0, 1.0),
-            )
-            for size, share in values["candidates"]
-        )
-        return cls(**values)
+    def of(cls, name: str, attack: GuessAttack, *, weighed: bool) -> GuessPoint:
+        """Return what is kept of an attack."""
+        ends = {
+            "success": attack.interval,
+            "prior": attack.prior_interval,
+            "gain": attack.gain_interval,
+        }
+        measured: dict[str, Any] = {
+            part: Interval(value=getattr(attack, part), low=low, high=high)
+            for part, (low, high) in ends.items()
+        }
+        copied = ("task", "attacker", "knows", "candidates", "covered", "queries")
+        measured |= {part: getattr(attack, part) for part in copied}
+        return cls(name=name, weighed=weighed, **measured)
+
+    def __post_init__(self) -> None:
+        for name in ("success", "prior", "gain"):
+            in_interval(name, getattr(self, name).value, -1.0, 1.0)
+        for name in ("candidates", "queries"):
+            integer(name, getattr(self, name), minimum=1)
+        in_interval("covered", self.covered, 0.0, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +221,22 @@ class Point:
     guesses: tuple[GuessPoint, ...] = ()
     codes: int | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("family", "mechanism", "reading"):
+            text(name, getattr(self, name))
+        known = PROTOCOLS.get(self.reading)
+        choice("protocol", self.protocol, ("A", "B") if known is None else (known,))
+        if not self.attacks:
+            raise ValueError("attacks: expected at least one attack, got none")
+        for name in COUNTS:
+            if getattr(self, name) is not None:
+                integer(name, getattr(self, name), minimum=0, maximum=None)
+        for name in ("predicted_kl", "information", "epsilon_nearest", "epsilon_random"):
+            if getattr(self, name) is not None:
+                non_negative(name, getattr(self, name), allow_inf=True)
+        if self.bound is not None:
+            in_interval("bound", self.bound, 0.0, 1.0)
+
     @property
     def cells(self) -> int | None:
         """C as it is: of the codebook as fitted where that is known, else as asked for."""
@@ -199,59 +286,8 @@ class Point:
         attack = self.best_attack.top1.value if self.bound is None else self.bound
         return self.agreement.value >= 0.5 and attack <= 0.5
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able dictionary."""
-        content = {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
-        if not self.guesses:
-            del content["guesses"]
-        if self.codes is None:
-            del content["codes"]
-        return {"schema": SCHEMA, **content}
 
-    @classmethod
-    def from_dict(cls, content: Any) -> Point:
-        """Return the point that ``to_dict`` wrote.
-
-        Raises:
-            ValueError: a field is missing, unknown or out of range.
-        """
-        if not isinstance(content, Mapping) or content.get("schema") != SCHEMA:
-            raise ValueError(f"point: expected a sweep's point of schema {SCHEMA}")
-        given = {key: value for key, value in content.items() if key != "schema"}
-        values = _known(cls, "point", {"guesses": [], **given})
-        for name in ("family", "mechanism", "reading"):
-            if not isinstance(values[name], str) or not values[name]:
-                raise ValueError(f"point.{name}: expected a word, got {values[name]!r}")
-        known = PROTOCOLS.get(values["reading"])
-        choice("point.protocol", values["protocol"], ("A", "B") if known is None else (known,))
-        values["kl"] = _interval("point.kl", values["kl"])
-        values["agreement"] = _interval("point.agreement", values["agreement"])
-        for name in ("generated", "kl_median", "kl_95", "jensen_shannon", "top5"):
-            if values.get(name) is not None:
-                values[name] = _interval(f"point.{name}", values[name])
-        values["attacks"] = tuple(AttackPoint.from_dict(entry) for entry in values["attacks"])
-        if not values["attacks"]:
-            raise ValueError("point.attacks: expected at least one attack, got none")
-        for name in ("predicted_kl", "information", "epsilon_nearest", "epsilon_random"):
-            if values[name] is not None:
-                values[name] = non_negative(f"point.{name}", decoded(values[name]), allow_inf=True)
-        values["guesses"] = tuple(GuessPoint.from_dict(entry) for entry in values["guesses"])
-        if values["bound"] is not None:
-            in_interval("point.bound", values["bound"], 0.0, 1.0)
-        for name in COUNTS:
-            if values.get(name) is not None:
-                integer(f"point.{name}", values[name], minimum=0, maximum=None)
-        return cls(**values)
-
-
-# fields of a point that are whole numbers
-COUNTS = ("layer", "codewords", "codes", "rank", "bank", "prompts")
-# how a line that `Table` was writing may begin, so that one cut off is known as its own
-OPENED = b'{"key": "'
-KEYED = re.compile(OPENED.replace(b"{", rb"\{") + rb'([0-9a-f]{0,24}|[0-9a-f]{24}".*)', re.DOTALL)
-
-
-class Table:
+class PointTable:
     """Points by key, in memory or in a file of JSON lines that an interruption cannot spoil.
 
     A line stands in the file whole or is cut off when the file is next opened, so that what an
@@ -286,7 +322,7 @@ class Table:
     def add(self, key: str, point: Point) -> None:
         """Keep a point, in the file first."""
         if self.path is not None:
-            line = dumps({"key": key, **point.to_dict()})
+            line = dumps({"key": key, **codec.write(Point, point)})
             with open(self.path, "a", encoding="utf-8", newline="\n") as stream:
                 stream.write(line + "\n")
                 stream.flush()
@@ -303,14 +339,14 @@ class Table:
             try:
                 entry = loads(line)
                 key = entry.pop("key")
-                self._points[str(key)] = Point.from_dict(entry)
+                self._points[str(key)] = codec.read(Point, entry, "point")
             except (ValueError, TypeError, KeyError, AttributeError) as error:
                 raise ValueError(f"out: line {number} of {path} is no point ({error})") from None
         if cut:
             os.truncate(path, len(whole))
 
 
-def proven(guarantees: Iterable[Guarantee]) -> dict[str, Any]:
+def stated_numbers(guarantees: Iterable[Guarantee]) -> dict[str, Any]:
     """Return what a point says of guarantees: the bound, the nats, ε of order 2 over neighbours."""
     found: dict[str, Any] = dict.fromkeys(("bound", "information", "epsilon_nearest"))
     for held in guarantees:
@@ -356,33 +392,3 @@ def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
         else:
             row[name] = value
     return row
-
-
-def _interval(name: str, content: Any) -> Interval:
-    """Return what ``[value, low, high]`` in a file says."""
-    if not isinstance(content, (list, tuple)) or len(content) != 3:
-        raise ValueError(f"{name}: expected [value, low, high], got {content!r}")
-    value, low, high = (as_float(name, decoded(entry)) for entry in content)
-    if not low <= value <= high:
-        raise ValueError(f"{name}: expected low <= value <= high, got {content!r}")
-    return Interval(value, low, high)
-
-
-def _known(kind: type[Any], name: str, content: Any) -> dict[str, Any]:
-    if not isinstance(content, Mapping):
-        raise ValueError(f"{name}: expected an object, got {type(content).__name__}")
-    needed = {field.name for field in fields(kind) if field.default is MISSING}
-    wrong = sorted((needed - set(content)) | (set(content) - {f.name for f in fields(kind)}))
-    if wrong:
-        raise ValueError(f"{name}: missing or unknown fields {', '.join(wrong)}")
-    return dict(content)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Interval):
-        return [value.value, value.low, value.high]
-    if isinstance(value, (AttackPoint, GuessPoint)):
-        return value.to_dict()
-    if isinstance(value, tuple):
-        return [_plain(entry) for entry in value]
-    return encoded(value)

@@ -5,59 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tacit._ground.checks import choice, in_interval, integer, positive
 from tacit.hidden_states.audit.catalogue import mechanism_of
 from tacit.hidden_states.audit.points import Point
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wish:
-    """What a release has to keep to.
-
-    Attributes:
-        max_attack: largest success at naming the prompt among the bank: of any attacker where a
-            theorem bounds it, else of the strongest that was run.
-        min_agreement: least share of prompts whose likeliest next token stays.
-        max_kl: largest mean KL from the clean prediction in nats, or None.
-        protocol: what the consumer holds: ``"A"``, the clean earlier positions as well, or
-            ``"B"``, the release alone.
-        releases: T, releases about one prompt in all: of its last T positions. Only what a theorem
-            bounds keeps to more than one, for attacks see one release.
-        max_gain: largest gain in success, over guessing without the release, of an attacker who
-            knows all earlier tokens or who learnt an attribute from other prompts; None for any.
-    """
-
-    max_attack: float = 0.1
-    min_agreement: float = 0.5
-    max_kl: float | None = None
-    protocol: str = "A"
-    releases: int = 1
-    max_gain: float | None = 0.5
-
-    def __post_init__(self) -> None:
-        in_interval("max_attack", self.max_attack, 0.0, 1.0, open_low=True)
-        in_interval("min_agreement", self.min_agreement, 0.0, 1.0)
-        if self.max_kl is not None:
-            positive("max_kl", self.max_kl)
-        choice("protocol", self.protocol, ("A", "B"))
-        integer("releases", self.releases, minimum=1)
-        if self.max_gain is not None:
-            in_interval("max_gain", self.max_gain, 0.0, 1.0, open_low=True)
-
-    def holds(self, point: Point) -> bool:
-        """Whether a point keeps to it with every interval at its bad end."""
-        return (
-            point.protocol == self.protocol
-            and (self.releases == 1 or point.bound is not None)
-            and point.leak <= self.max_attack
-            and point.agreement.low >= self.min_agreement
-            and (self.max_kl is None or point.kl.high <= self.max_kl)
-            and self.gains_little(point)
-        )
-
-    def gains_little(self, point: Point) -> bool:
-        """Whether no attacker weighed gains more than ``max_gain``, its interval at the bad end."""
-        return self.max_gain is None or point.gain <= self.max_gain
+from tacit.hidden_states.audit.request import Wish
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,8 +61,9 @@ def recommend(points: Iterable[Point], wish: Wish | None = None) -> Recommendati
     if not kept:
         told = _why_none(released or every, asked)
         return Recommendation(point=None, wish=asked, kept=0, reasons=told)
-    proven = [point for point in kept if point.bound is not None]
-    chosen = min(proven or kept, key=lambda point: (point.kl.value, point.leak))
+    # a proof first: an attack that failed says nothing of a stronger one
+    bounded = [point for point in kept if point.bound is not None]
+    chosen = min(bounded or kept, key=lambda point: (point.kl.value, point.leak))
     controls = [point for point in every if mechanism_of(point).control and asked.holds(point)]
     reasons = _why(chosen, kept, controls, len(every))
     return Recommendation(point=chosen, wish=asked, kept=len(kept), reasons=reasons)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from typing import Any
@@ -17,30 +16,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit._ground.checks import RandomSource, choice, generator, integer, positive
+from tacit._ground.checks import RandomSource, generator, integer
 from tacit.compute import goes_elsewhere, parallel_map
 from tacit.documents import dumps
 from tacit.guarantees.base import Guarantee
+from tacit.hidden_states.audit import catalogue
 from tacit.hidden_states.audit.attackers import USUAL, Attacker, read_attacker
-from tacit.hidden_states.audit.catalogue import read_mechanism
-from tacit.hidden_states.audit.guessers import Guesser, guessed, read_guesser
-from tacit.hidden_states.audit.guesses import GuessPoint
+from tacit.hidden_states.audit.guessers import Guesser, read_guesser, run_guessers
 from tacit.hidden_states.audit.laboratory import Laboratory
-from tacit.hidden_states.audit.mechanisms import Asked, Mechanism, Rows, Setting, Trial
+from tacit.hidden_states.audit.mechanisms import Mechanism, RowPredictions, Trial
 from tacit.hidden_states.audit.points import (
-    DEFAULT_READINGS,
-    NOISE_READINGS,
+    GuessPoint,
     Point,
-    Table,
-    proven,
+    PointTable,
+    Setting,
+    stated_numbers,
 )
-from tacit.hidden_states.audit.sizes import Sizes
+from tacit.hidden_states.audit.request import HERE, USUAL_REQUEST, Sizes, SweepRequest, SweepRun
 from tacit.hidden_states.origin import digest_of, served_digest
 from tacit.models.language import LanguageModel
 from tacit.models.passes import Passes
 from tacit.models.texts.prefixes import Prefixes
-
-Announce = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -85,23 +81,13 @@ class Job:
 def sweep(
     model: LanguageModel,
     layers: Iterable[int],
-    mechanisms: Iterable[Mechanism | str],
-    kl_budgets: Iterable[float],
-    attackers: Sequence[Attacker | str] = USUAL,
+    request: SweepRequest = USUAL_REQUEST,
     *,
     prefixes: Prefixes,
-    codewords: Iterable[int] = (64, 256, 1024),
-    epsilons: Iterable[float] = (),
-    readings: Sequence[str] = DEFAULT_READINGS,
     sizes: Sizes | None = None,
-    guessers: Sequence[Guesser | str] = (),
-    out: str | os.PathLike[str] | None = None,
-    rng: RandomSource = None,
-    progress: Announce | None = None,
-    bench: Bench | None = None,
     releases: int = 1,
-    workers: int | None = None,
-    engine: str | None = None,
+    run: SweepRun = HERE,
+    rng: RandomSource = None,
 ) -> tuple[Point, ...]:
     """Measure releases of the last state: agreement and KL against the strongest attacker.
 
@@ -113,134 +99,42 @@ def sweep(
     Args:
         model: the language model.
         layers: each 1 … L.
-        mechanisms: values, or the words that ``read_mechanism`` makes values of.
-        kl_budgets: K > 0 in nats, for noise.
-        attackers: values, or their words; none is needed by a mechanism whose attack is exact.
+        request: mechanisms, at what they are measured, and who attacks them.
         prefixes: bank (the secrets), calibration (public); disjoint.
-        codewords: C, 2 … the calibration prompts, for codes.
-        epsilons: ε > 0, for noise at equal ε.
-        readings: of noisy states: ``"raw"``, ``"posterior-mean"``, ``"wiener"``, ``"trained"``
-            (protocol A), ``"posterior-behaviour"`` (protocol B).
         sizes: how much is measured; the defaults of ``Sizes``, cut to the prefixes, when left out.
-        guessers: attackers who know more of a prompt or ask less of it, values or their words such
-            as ``"known-prefix"``; none when left out.
-        out: JSON lines to write and to resume from; a point whose settings stand there is not
-            measured again.
-        rng: source of every draw. An integer makes points repeatable, and a run resumable.
-        progress: called with a label, points done and points in all.
-        bench: what keeps the layer last measured, made with the same arguments; None for a new one.
         releases: T, codes released about one prompt, of its last T positions; their bound and
             attack are those of all together.
-        workers: processes that measure one release each, with a model and a layer of their own;
-            None for this one alone, or for all workers of a cluster.
-        engine: a cluster that measures, as for ``tacit.compute.parallel_map``.
+        run: where points are kept, and on how many processes they are measured.
+        rng: source of every draw. An integer makes points repeatable, and a run resumable.
 
     Returns:
-        The points asked for, in order, whether measured now or read from ``out``.
+        The points asked for, in order, whether measured now or read from ``run.out``.
 
     Raises:
         ValueError: an unknown name, a budget that is not positive, or prompts too few.
 
     Source: hidden-state, Sec. 6, App. S, T and U.
     """
-    kept = (Sizes() if sizes is None else sizes).within(prefixes)
-    values = [read_mechanism(mechanism) for mechanism in mechanisms]
-    names = [value.name for value in values]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise ValueError(f"mechanisms: expected each once, got {twice[0]} {names.count(twice[0])} "
-                         "times")  # fmt: skip
-    seed = integer("rng", rng, minimum=0) if isinstance(rng, int) else _seed(rng)
-    levels = [integer("layers", layer, minimum=1, maximum=model.layers) for layer in layers]
-    asked = Asked(
-        kl_budgets=tuple(positive("kl_budgets", budget) for budget in kl_budgets),
-        epsilons=tuple(positive("epsilons", epsilon) for epsilon in epsilons),
-        codewords=tuple(codewords),
-        readings=tuple(choice("readings", reading, NOISE_READINGS) for reading in readings),
-        calibration=len(prefixes.calibration),
-        vocabulary=model.vocabulary,
-    )
-    times = integer("releases", releases, minimum=1, maximum=int(prefixes.bank.shape[1]))
-    named = tuple(read_attacker(attacker) for attacker in attackers)
-    guessing = tuple(read_guesser(guesser) for guesser in guessers)
-    shared: dict[str, Any] = {
-        "model": model.name,
-        "parameters": digest_of(model.network.state_dict()),
-        "served": served_digest(model.network, model.tokenizer),
-        "attackers": [attacker.name for attacker in named],
-        "bank": _fingerprint(prefixes.bank),
-        "calibration": _fingerprint(prefixes.calibration),
-        "held_out": _fingerprint(prefixes.held_out),
-        "sizes": _measured_sizes(kept),
-        "seed": seed,
-        # left out for one, so that the points of earlier sweeps are found again
-        **({} if times == 1 else {"releases": times}),
-    }
-    if guessing:
-        shared["guessers"] = [guesser.name for guesser in guessing]
-    jobs = list(_jobs(levels, values, asked, named, guessing, shared))
-    if not jobs:
-        raise ValueError("mechanisms: expected at least one mechanism with a budget, got none")
-    if any(job.mechanism.takes_attackers for job in jobs) and not named:
-        raise ValueError("attackers: expected at least one, got none")
-    table = Table(out)
-    missing = list({job.key: job for job in jobs if job.key not in table}.values())
-    wished = tuple(dict.fromkeys(job.settings["layer"] for job in missing))
-    alone = workers is None and not goes_elsewhere(engine)
-    goes_on = any(job.mechanism.continues for job in missing)
-    place = Bench(model, prefixes, kept, seed, wished, times, goes_on) if bench is None else bench
-    # here a release stays at the bench from point to point, and an interruption loses one point
-    items = [(job,) for job in missing] if alone else _by_release(missing)
-
-    def announce() -> None:
-        if progress is not None:
-            label = next((job.label for job in missing if job.key not in table), "done")
-            progress(label, sum(job.key in table for job in jobs), len(jobs))
-
-    def keep(found: Sequence[tuple[str, Point]]) -> None:
-        for key, point in found:
-            table.add(key, point)
-        announce()
-
-    announce()
-    parallel_map(
-        _Measuring(place, uuid.uuid4().hex),
-        items,
-        workers=1 if alone else workers,
-        engine=engine,
-        threads=torch.get_num_threads(),
-        each=keep,
-    )
-    return tuple(table[job.key] for job in jobs)
-
-
-def _by_release(jobs: Iterable[Job]) -> list[tuple[Job, ...]]:
-    """Return the readings of one release together, for it is drawn and attacked once."""
-    return [tuple(readings) for _, readings in groupby(jobs, key=lambda job: job.seed)]
-
-
-def _jobs(
-    layers: Sequence[int],
-    mechanisms: Sequence[Mechanism],
-    asked: Asked,
-    attackers: tuple[Attacker, ...],
-    guessers: tuple[Guesser, ...],
-    shared: Mapping[str, Any],
-) -> Iterator[Job]:
-    for layer in layers:
-        for mechanism in mechanisms:
-            for setting in mechanism.settings(asked):
-                for reading, protocol in mechanism.readings(asked).items():
-                    own = {"mechanism": mechanism.name, "reading": reading, "protocol": protocol}
-                    settings = {**shared, "layer": layer, **asdict(setting), **own}
-                    yield Job(mechanism, setting, attackers, guessers, settings)
+    seed = integer("rng", rng, minimum=0) if isinstance(rng, int) else draw_seed(rng)
+    bench = Bench(model, prefixes, Sizes() if sizes is None else sizes, seed, releases=releases)
+    return bench.sweep(layers, request, run)
 
 
 @dataclass
 class Bench:
-    """Keeps what neighbouring points share, so that each is computed once.
+    """Where points are measured: keeps what neighbours share, so that each is computed once.
 
     Prompts are read at all of ``layers`` in one pass, when the first of them is asked for; where
     ``continues`` and it is one layer, calibration prompts are made ready to be continued in it.
+
+    Attributes:
+        model: the language model.
+        prefixes: bank, calibration and held-out prompts.
+        sizes: how much is measured, cut to the prefixes.
+        seed: of every draw.
+        layers: read in one pass.
+        releases: T, positions of a prompt that are released.
+        continues: whether something is fitted through the layers above.
     """
 
     model: LanguageModel
@@ -257,6 +151,104 @@ class Bench:
     _guessed: dict[tuple[int, tuple[Guesser, ...]], tuple[GuessPoint, ...]] = field(
         default_factory=dict, repr=False
     )
+
+    def __post_init__(self) -> None:
+        self.sizes = self.sizes.within(self.prefixes)
+        longest = int(self.prefixes.bank.shape[1])
+        self.releases = integer("releases", self.releases, minimum=1, maximum=longest)
+
+    def sweep(
+        self, layers: Iterable[int], request: SweepRequest, run: SweepRun = HERE
+    ) -> tuple[Point, ...]:
+        """Return the points asked for, as the function ``sweep`` does.
+
+        Args:
+            layers: each 1 … L.
+            request: mechanisms, at what they are measured, and who attacks them.
+            run: where points are kept, and on how many processes they are measured.
+
+        Raises:
+            ValueError: as ``sweep``.
+        """
+        jobs = self._jobs(layers, request)
+        table = PointTable(run.out)
+        missing = list({job.key: job for job in jobs if job.key not in table}.values())
+        wished = (*self.layers, *(job.settings["layer"] for job in missing))
+        self.layers = tuple(dict.fromkeys(wished))
+        self.continues |= any(job.mechanism.continues for job in missing)
+        alone = run.workers is None and not goes_elsewhere(run.engine)
+        # here a release stays at the bench from point to point, and an interruption loses one point
+        items = [(job,) for job in missing] if alone else _by_release(missing)
+
+        def announce() -> None:
+            if run.progress is not None:
+                label = next((job.label for job in missing if job.key not in table), "done")
+                run.progress(label, sum(job.key in table for job in jobs), len(jobs))
+
+        def keep(found: Sequence[tuple[str, Point]]) -> None:
+            for key, point in found:
+                table.add(key, point)
+            announce()
+
+        announce()
+        parallel_map(
+            _Measuring(self, uuid.uuid4().hex),
+            items,
+            workers=1 if alone else run.workers,
+            engine=run.engine,
+            threads=torch.get_num_threads(),
+            each=keep,
+        )
+        return tuple(table[job.key] for job in jobs)
+
+    def _jobs(self, layers: Iterable[int], request: SweepRequest) -> list[Job]:
+        """Return every point that is asked for; nothing is measured where one cannot be."""
+        values = read_mechanisms(request)
+        names = [value.name for value in values]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(
+                f"mechanisms: expected each once, got {twice[0]} {names.count(twice[0])} times"
+            )
+        given = USUAL if request.attackers is None else request.attackers
+        attackers = tuple(read_attacker(attacker) for attacker in given)
+        guessers = tuple(read_guesser(guesser) for guesser in request.guessers or ())
+        shared = self._shared(attackers, guessers)
+        public, vocabulary = len(self.prefixes.calibration), self.model.vocabulary
+        jobs = []
+        for layer in layers:
+            level = integer("layers", layer, minimum=1, maximum=self.model.layers)
+            for value in values:
+                readings = value.readings(request)
+                for setting in value.settings(request, calibration=public, vocabulary=vocabulary):
+                    for reading, protocol in readings.items():
+                        own = {"mechanism": value.name, "reading": reading, "protocol": protocol}
+                        settings = {**shared, "layer": level, **asdict(setting), **own}
+                        jobs.append(Job(value, setting, attackers, guessers, settings))
+        if not jobs:
+            raise ValueError("mechanisms: expected at least one mechanism with a budget, got none")
+        if any(job.mechanism.takes_attackers for job in jobs) and not attackers:
+            raise ValueError("attackers: expected at least one, got none")
+        return jobs
+
+    def _shared(
+        self, attackers: tuple[Attacker, ...], guessers: tuple[Guesser, ...]
+    ) -> dict[str, Any]:
+        """Return what determines every point alike: model, prompts, sizes, seed and attackers."""
+        prefixes, network = self.prefixes, self.model.network
+        return {
+            "model": self.model.name,
+            "parameters": digest_of(network.state_dict()),
+            "served": served_digest(network, self.model.tokenizer),
+            "attackers": [attacker.name for attacker in attackers],
+            "bank": _fingerprint(prefixes.bank),
+            "calibration": _fingerprint(prefixes.calibration),
+            "held_out": _fingerprint(prefixes.held_out),
+            "sizes": _measured_sizes(self.sizes),
+            "seed": self.seed,
+            # left out for one and for none, so that the points of earlier sweeps are found again
+            **({} if self.releases == 1 else {"releases": self.releases}),
+            **({"guessers": [guesser.name for guesser in guessers]} if guessers else {}),
+        }
 
     def emptied(self) -> Bench:
         """Return a bench for the same points that keeps nothing yet."""
@@ -287,7 +279,7 @@ class Bench:
             predicted_kl=trial.predicted_kl,
             **use,
             attacks=attacks,
-            **proven(self._proven[job.seed]),
+            **stated_numbers(self._proven[job.seed]),
             epsilon_random=trial.epsilon_random,
             bank=len(laboratory.bank),
             prompts=self.sizes.prompts,
@@ -303,7 +295,9 @@ class Bench:
         if key not in self._guessed:
             seen = trial.observed() if job.guessers else None
             laboratory = self.at(job.settings["layer"])
-            self._guessed[key] = () if seen is None else guessed(laboratory, seen, job.guessers)
+            self._guessed[key] = (
+                () if seen is None else run_guessers(laboratory, seen, job.guessers)
+            )
         return self._guessed[key]
 
     def guarantees(self, mechanism: Mechanism, point: Point) -> tuple[Guarantee, ...]:
@@ -338,6 +332,11 @@ class Bench:
         return self._laboratory
 
 
+def _by_release(jobs: Iterable[Job]) -> list[tuple[Job, ...]]:
+    """Return the readings of one release together, for it is drawn and attacked once."""
+    return [tuple(readings) for _, readings in groupby(jobs, key=lambda job: job.seed)]
+
+
 # of each thread of a worker, kept for the items of the same sweep that follow
 _left = threading.local()
 
@@ -370,7 +369,7 @@ class _Measuring:
         return found
 
 
-def _use(laboratory: Laboratory, read: Tensor | Rows) -> dict[str, Any]:
+def _use(laboratory: Laboratory, read: Tensor | RowPredictions) -> dict[str, Any]:
     """Measure use, and what is generated where the layers above go on from states."""
     if isinstance(read, Tensor):
         utility = laboratory.utility(laboratory.reads_states(read))
@@ -388,5 +387,12 @@ def _fingerprint(tokens: Any) -> str:
     return f"{len(rows)}:{hashlib.sha256(rows.tobytes()).hexdigest()[:16]}"
 
 
-def _seed(rng: RandomSource) -> int:
+def draw_seed(rng: RandomSource) -> int:
+    """Return a seed that a double holds exactly, as JSON readers may keep it."""
     return int(generator(rng).integers(2**53))
+
+
+def read_mechanisms(request: SweepRequest) -> list[Mechanism]:
+    """Return the mechanisms that are asked for, or the usual ones."""
+    given = catalogue.USUAL if request.mechanisms is None else request.mechanisms
+    return [catalogue.read_mechanism(mechanism) for mechanism in given]

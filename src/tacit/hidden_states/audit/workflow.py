@@ -2,129 +2,100 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from tacit._ground.checks import RandomSource, generator, integer
-from tacit.hidden_states.audit.attackers import USUAL as USUAL_ATTACKERS
-from tacit.hidden_states.audit.attackers import Attacker
-from tacit.hidden_states.audit.catalogue import USUAL, read_mechanism
-from tacit.hidden_states.audit.findings import Audit
+from tacit._ground.checks import RandomSource, integer
 from tacit.hidden_states.audit.guessers import (
     USUAL_GUESSERS,
-    Guesser,
     clean_state,
-    guessed,
     read_guesser,
+    run_guessers,
 )
 from tacit.hidden_states.audit.laboratory import Laboratory
-from tacit.hidden_states.audit.mechanisms import Mechanism
-from tacit.hidden_states.audit.points import DEFAULT_READINGS
-from tacit.hidden_states.audit.recommendation import Wish, recommend
-from tacit.hidden_states.audit.sizes import Sizes
-from tacit.hidden_states.audit.sweep import Announce, Bench, sweep
+from tacit.hidden_states.audit.release import Audit, release_of
+from tacit.hidden_states.audit.request import (
+    HERE,
+    USUAL_REQUEST,
+    USUAL_WISH,
+    Sizes,
+    SweepRequest,
+    SweepRun,
+    Wish,
+)
+from tacit.hidden_states.audit.sweep import Bench, draw_seed, read_mechanisms
 from tacit.hidden_states.origin import Origin
 from tacit.models.language import LanguageModel
 from tacit.models.texts.prefixes import Prefixes
+from tacit.releases import Release
 from tacit.text import percent
-
-BUDGETS = (1.0, 4.0, 16.0)
-CODEWORDS = (64, 256, 1024)
 
 
 def audit_layer(
     model: LanguageModel,
     layer: int,
+    wish: Wish = USUAL_WISH,
+    request: SweepRequest = USUAL_REQUEST,
     *,
     prefixes: Prefixes,
-    wish: Wish | None = None,
-    mechanisms: Sequence[Mechanism | str] = USUAL,
-    kl_budgets: Sequence[float] = BUDGETS,
-    codewords: Sequence[int] = CODEWORDS,
-    attackers: Sequence[Attacker | str] = USUAL_ATTACKERS,
-    guessers: Sequence[Guesser | str] = USUAL_GUESSERS,
-    readings: Sequence[str] = DEFAULT_READINGS,
     sizes: Sizes | None = None,
-    out: str | os.PathLike[str] | None = None,
+    run: SweepRun = HERE,
     rng: RandomSource = None,
-    progress: Announce | None = None,
-) -> Audit:
+) -> Release[Audit]:
     """Measure one layer, sweep releases of its last state, and recommend one.
 
     Args:
         model: the language model.
         layer: 1 … L.
-        prefixes: bank (the secrets), calibration (public).
         wish: what the recommended release has to keep to.
-        mechanisms: as for ``sweep``.
-        kl_budgets: K > 0 in nats.
-        codewords: C >= 2.
-        attackers: as for ``sweep``.
-        guessers: attackers who know all earlier tokens, know one, or guess an attribute; as for
-            ``sweep``. They attack the clean state too, as the control.
-        readings: as for ``sweep``.
+        request: mechanisms, at what they are measured, and who attacks them. Its guessers attack
+            the clean state too, as the control.
+        prefixes: bank (the secrets), calibration (public).
         sizes: how much is measured.
-        out: JSON lines of the points, to resume from.
+        run: where points are kept, and on how many processes they are measured.
         rng: source of every draw.
-        progress: called with a label, points done and points in all.
 
     Returns:
-        The audit.
+        The audit: its points and the recommendation in ``details``, its guarantees those of the
+        release recommended.
 
     Raises:
         ValueError: a bad argument, as for ``sweep``.
 
     Source: hidden-state, Sec. 3–6.
     """
-    wished = Wish() if wish is None else wish
-    kept = (Sizes() if sizes is None else sizes).within(prefixes)
-    seed = rng if isinstance(rng, int) else int(generator(rng).integers(2**53))
-    integer("rng", seed, minimum=0)
-    times = integer("releases", wished.releases, minimum=1, maximum=int(prefixes.bank.shape[1]))
-    values = [read_mechanism(mechanism) for mechanism in mechanisms]
-    goes_on = any(value.continues for value in values)
-    bench = Bench(model, prefixes, kept, seed, releases=times, continues=goes_on)
-    guessing = tuple(read_guesser(guesser) for guesser in guessers)
-    points = sweep(
-        model,
-        [layer],
-        values,
-        kl_budgets,
-        attackers,
-        prefixes=prefixes,
-        codewords=codewords,
-        guessers=guessing,
-        readings=readings,
-        sizes=kept,
-        out=out,
-        rng=seed,
-        progress=progress,
-        bench=bench,
-        releases=times,
+    seed = integer("rng", rng, minimum=0) if isinstance(rng, int) else draw_seed(rng)
+    given = USUAL_GUESSERS if request.guessers is None else request.guessers
+    guessers = tuple(read_guesser(guesser) for guesser in given)
+    bench = Bench(
+        model, prefixes, Sizes() if sizes is None else sizes, seed, releases=wish.releases
     )
-    found = recommend(points, wished)
-    laboratory, chosen = bench.at(layer), found.point
-    by_name = {value.name: value for value in values}
-    guarantees = () if chosen is None else bench.guarantees(by_name[chosen.mechanism], chosen)
-    spread = np.linalg.eigvalsh(laboratory.geometry.spread)[::-1]
-    return Audit(
+    points = bench.sweep([layer], replace(request, guessers=guessers), run)
+    laboratory = bench.at(layer)
+    # rounding may leave eigenvalues of a positive matrix a little below 0
+    spread = np.maximum(np.linalg.eigvalsh(laboratory.geometry.spread)[::-1], 0.0)
+    details = Audit(
         model=model.name,
         layer=layer,
         layers=model.layers,
         width=model.width,
         length=int(prefixes.bank.shape[1]),
         calibration=len(prefixes.calibration),
-        points=points,
-        recommendation=found,
-        clean=guessed(laboratory, clean_state(laboratory), guessing),
-        guarantees=guarantees,
-        fisher_spectrum=tuple(laboratory.geometry.spectrum.tolist()),
-        spread_spectrum=tuple(np.maximum(spread, 0.0).tolist()),
-        notes=(*laboratory.geometry.notes, _constant(laboratory)),
         seed=seed,
-        origin=Origin.of(model, layer, prefixes).public,
+        wish=wish,
+        points=points,
+        clean=run_guessers(laboratory, clean_state(laboratory), guessers),
+        fisher_spectrum=laboratory.geometry.spectrum,
+        spread_spectrum=spread,
+    )
+    chosen = details.recommendation.point
+    by_name = {value.name: value for value in read_mechanisms(request)}
+    return release_of(
+        details,
+        () if chosen is None else bench.guarantees(by_name[chosen.mechanism], chosen),
+        digests=Origin.of(model, layer, prefixes).public.digests,
+        remarks=(*laboratory.geometry.notes, _constant(laboratory)),
     )
 
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tacit._ground.checks import Array, generator, integer
-from tacit.hidden_states.audit.mechanisms import Asked, Mechanism, Setting
+from tacit.hidden_states.audit.mechanisms import Mechanism
+from tacit.hidden_states.audit.points import Point, Setting
+from tacit.hidden_states.audit.request import SweepRequest
 
 if TYPE_CHECKING:
     from tacit.hidden_states.audit.laboratory import Laboratory
-    from tacit.hidden_states.audit.points import Point
     from tacit.hidden_states.defences.stored import DefenceTrial, Stored
 
 
@@ -29,9 +30,9 @@ class Defence(Mechanism, ABC):
     def learn(self, states: Array, seed: int) -> Stored:
         """Fit it to public states, (m, d)."""
 
-    def readings(self, asked: Asked) -> Mapping[str, str]:
+    def readings(self, request: SweepRequest) -> Mapping[str, str]:
         """Return the state that the owner rebuilds."""
-        del asked
+        del request
         return {"states": "A"}
 
     def fit(self, laboratory: Laboratory, setting: Setting, seed: int) -> DefenceTrial:

@@ -14,7 +14,7 @@ from tacit._ground.checks import Array, integer
 from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
 from tacit.codec import APART, HOLDER, MISSING
-from tacit.covariance import Covariance, covariance_from_dict
+from tacit.covariance import Covariance, covariance_from_dict, described_fields
 from tacit.guarantees import RenyiDP
 from tacit.hidden_states.origin import Origin, check_digests
 from tacit.releases import Kind, Release
@@ -67,6 +67,15 @@ class StateRows(RowDetails):
     def __post_init__(self) -> None:
         integer("rows", self.rows, minimum=1)
         integer("width", self.width, minimum=1)
+        try:
+            known = described_fields(self.noise.get("type"))
+        except ValueError as error:
+            raise ValueError(f"noise.{error}") from None
+        for name, value in self.noise.items():
+            if name != "type" and (name not in known or isinstance(value, str)):
+                raise ValueError("noise: expected the numbers that describe Σ, got others")
+            if isinstance(value, int):
+                integer(f"noise.{name}", int(value))
 
     @property
     def layout(self) -> Layout:

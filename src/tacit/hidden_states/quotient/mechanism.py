@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Self
 
 from tacit._ground.checks import integer, non_negative, positive
 from tacit.guarantees.base import Guarantee
-from tacit.hidden_states.audit.mechanisms import Asked, Mechanism, Setting
-from tacit.hidden_states.audit.points import Point
+from tacit.hidden_states.audit.mechanisms import Mechanism
+from tacit.hidden_states.audit.points import Point, Setting
+from tacit.hidden_states.audit.request import SweepRequest
 
 if TYPE_CHECKING:
     from tacit.hidden_states.audit.laboratory import Laboratory
@@ -102,9 +103,9 @@ class Quotient(Mechanism):
         measure = "leakage" if self.leakage else "information"
         return Ball.at(self.dimension, nats=self.nats, measure=measure)
 
-    def readings(self, asked: Asked) -> Mapping[str, str]:
+    def readings(self, request: SweepRequest) -> Mapping[str, str]:
         """Return the decoder, Bayes' reader of the release alone, and Bayes' mean state."""
-        del asked
+        del request
         return READINGS
 
     def fit(self, laboratory: Laboratory, setting: Setting, seed: int) -> QuotientTrial:

@@ -16,7 +16,7 @@ from tacit.guarantees.base import Guarantee
 from tacit.hidden_states.audit.attackers import Attacker
 from tacit.hidden_states.audit.guessers import Observed
 from tacit.hidden_states.audit.laboratory import Laboratory
-from tacit.hidden_states.audit.mechanisms import Rows, Trial
+from tacit.hidden_states.audit.mechanisms import RowPredictions, Trial
 from tacit.hidden_states.audit.points import AttackPoint
 from tacit.hidden_states.quotient.quotient import PredictiveQuotient
 
@@ -107,7 +107,7 @@ class QuotientTrial(Trial):
         laboratory = self.laboratory
         return self.quotient.posterior(laboratory.calibration, laboratory.calibration_behaviours)
 
-    def read(self, reading: str) -> Tensor | Rows:
+    def read(self, reading: str) -> Tensor | RowPredictions:
         """Return the mean public state given the release, or what is predicted from it alone."""
         if reading == "posterior-mean":
             return self._mean_states()

@@ -69,12 +69,17 @@ class Backbone:
         """Return f(x; θ₀) of every record, (n, d) float32.
 
         Raises:
-            ValueError: the data are no records of this modality.
+            ValueError: the data are no records of this modality, or a feature is not finite.
         """
         with torch.no_grad():
             found = [(rows, self.features(*batch).float()) for rows, batch in self.batches(data)]
         places = torch.cat([rows for rows, _ in found])
-        return torch.cat([held for _, held in found])[torch.argsort(places)]
+        held = torch.cat([held for _, held in found])[torch.argsort(places)]
+        finite = held.isfinite().all(dim=1)
+        if not finite.all():
+            row = int(finite.logical_not().nonzero()[0])
+            raise ValueError(f"data: expected finite features, not so in record {row}")
+        return held
 
 
 def frozen(module: nn.Module) -> nn.Module:

@@ -81,12 +81,28 @@ def pictures(data: Any, side: int = SIDE, channels: int = CHANNELS) -> Tensor:
             f"width, 1 or 3), got shape {tuple(values.shape)}"
         )
     if not bool(torch.isfinite(values).all()) or values.min() < 0.0 or values.max() > 1.0:
-        raise ValueError("data: expected integers in 0 … 255, or finite numbers in [0, 1]")
+        raise ValueError(
+            "data: expected integers in 0 … 255, or finite numbers in [0, 1]: divide by the "
+            "largest that a pixel can have (--max-pixel)"
+        )
     if values.shape[1] < channels:
         values = values.expand(-1, channels, -1, -1)
     elif values.shape[1] > channels:
         values = values.mean(dim=1, keepdim=True)
     return _fitted(values, side).contiguous()
+
+
+def size_of(data: Any) -> str:
+    """Return height and width of pictures that `pictures` reads.
+
+    Example:
+        >>> size_of(np.zeros((2, 28, 28))), size_of(np.zeros((2, 3, 32, 24)))
+        ('28 × 28', '32 × 24')
+    """
+    first = np.shape(data[0])
+    # a channel is in front, or behind
+    held = first if len(first) == 2 else first[1:] if first[0] in (1, CHANNELS) else first[:2]
+    return " × ".join(str(side) for side in held)
 
 
 def _numbers(data: Any) -> Tensor:

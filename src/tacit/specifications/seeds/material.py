@@ -35,7 +35,8 @@ class Material:
         title: what is told apart.
         source: the data set.
         modality: ``"image"`` (n, 3, 32, 32) in [0, 1], or ``"text"``.
-        licence: of the data.
+        licence: of the data, as Hugging Face names it.
+        terms: the same as it is stated.
         names: what label 0, label 1 and so on mean.
         inputs: the developer's.
         labels: (n,) 0 … K − 1.
@@ -48,6 +49,7 @@ class Material:
     source: str
     modality: Literal["image", "text"]
     licence: str
+    terms: str
     names: tuple[str, ...]
     inputs: Any
     labels: NDArray[np.int64]
@@ -56,13 +58,14 @@ class Material:
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
+class DataSet:
     """A whole data set, shuffled once.
 
     Attributes:
         source: its name.
         modality: as a ``Material``'s.
-        licence: as it is stated.
+        licence: as a ``Material``'s.
+        terms: likewise.
         names: of its classes.
         inputs: (n, C, 32, 32) uint8, or n texts.
         classes: (n,).
@@ -71,6 +74,7 @@ class Pool:
     source: str
     modality: Literal["image", "text"]
     licence: str
+    terms: str
     names: tuple[str, ...]
     inputs: Any
     classes: NDArray[np.int64]
@@ -78,7 +82,7 @@ class Pool:
 
 PLANS: dict[str, tuple[tuple[tuple[int, ...], str], ...]] = {
     "digits": (
-        ((0, 1), "plain"), ((3, 8), "plain"), ((4, 9), "plain"), ((1, 2, 7), "plain"),
+        ((0, 1), "plain"), ((3, 8), "plain"), ((4, 9), "plain"), (tuple(range(10)), "plain"),
         ((5, 6, 8), "inverted"), ((3, 5), "inverted"), ((2, 4, 6, 8), "inverted"),
         ((0, 6, 9), "turned"), ((1, 7), "turned"), ((1, 3, 5, 7, 9), "turned"),
         ((2, 3), "mirrored"), ((0, 4, 8), "mirrored"),
@@ -96,7 +100,7 @@ PACKAGES = ("numpy", "scipy", "matplotlib", "sqlalchemy", "rich", "asyncio")
 
 def materials(folder: Path | None) -> Iterator[Material]:
     """Yield the tasks of every data set that is there, one data set in memory at a time."""
-    readers: list[Callable[[], Pool]] = [digits, docstring_pool]
+    readers: list[Callable[[], DataSet]] = [digits, docstring_set]
     if folder is not None:
         readers += [
             lambda read=read, path=folder / name: read(path)  # type: ignore[misc]
@@ -104,40 +108,48 @@ def materials(folder: Path | None) -> Iterator[Material]:
             if (folder / name).is_file()
         ]
     for read in readers:
-        pool = read()
-        for classes, transform in PLANS[pool.source]:
-            yield cut(pool, classes, transform)
+        data_set = read()
+        for classes, transform in PLANS[data_set.source]:
+            yield cut(data_set, classes, transform)
 
 
-def cut(pool: Pool, classes: tuple[int, ...], transform: str) -> Material:
+def cut(data_set: DataSet, classes: tuple[int, ...], transform: str) -> Material:
     """Return the task that tells some classes of a data set apart, seen through a transform."""
     few = EXAMPLES // len(classes)
-    smallest = min(int((pool.classes == number).sum()) for number in classes)
-    share = min(MOST[pool.modality] // len(classes), smallest - few)
+    smallest = min(int((data_set.classes == number).sum()) for number in classes)
+    share = min(MOST[data_set.modality] // len(classes), smallest - few)
     mine: list[int] = []
     theirs: list[int] = []
     for number in classes:
-        rows = np.flatnonzero(pool.classes == number)
+        rows = np.flatnonzero(data_set.classes == number)
         theirs += rows[:few].tolist()
         mine += rows[few : few + share].tolist()
-    names = tuple(pool.names[number] for number in classes)
+    names = tuple(data_set.names[number] for number in classes)
     label = {number: at for at, number in enumerate(classes)}
+    numbers = data_set.classes.tolist()
     parts = [
-        (_seen(pool, rows, transform), np.array([label[int(pool.classes[row])] for row in rows]))
+        (_seen(data_set, rows, transform), np.array([label[numbers[row]] for row in rows]))
         for rows in (mine, theirs)
     ]
     (inputs, labels), (user_inputs, user_labels) = parts
     told = f"{', '.join(names[:-1])} or {names[-1]}"
     return Material(
-        name="-".join([pool.source, *(name.replace(" ", "-") for name in names), transform]),
-        title=f"{pool.source}: {told}" + ("" if transform == "plain" else f", {transform}"),
-        source=pool.source, modality=pool.modality, licence=pool.licence, names=names,
-        inputs=inputs, labels=labels, user_inputs=user_inputs, user_labels=user_labels,
-    )  # fmt: skip
+        name="-".join([data_set.source, *(name.replace(" ", "-") for name in names), transform]),
+        title=f"{data_set.source}: {told}" + ("" if transform == "plain" else f", {transform}"),
+        source=data_set.source,
+        modality=data_set.modality,
+        licence=data_set.licence,
+        terms=data_set.terms,
+        names=names,
+        inputs=inputs,
+        labels=labels,
+        user_inputs=user_inputs,
+        user_labels=user_labels,
+    )
 
 
-def digits() -> Pool:
-    """Return scikit-learn's 1,797 digits, each pixel a square of four by four.
+def digits() -> DataSet:
+    """Return scikit-learn's 1,797 digits, enlarged as a specification enlarges small pictures.
 
     Raises:
         ValueError: scikit-learn is missing.
@@ -148,14 +160,15 @@ def digits() -> Pool:
         raise ValueError(
             "folder: the digits come with scikit-learn: pip install '.[demo]' in a clone of Tacit"
         ) from None
+    from tacit.specifications.backbones.vision import pictures
+
     held = load_digits()
-    pictures = np.kron(held.images, np.ones((1, SIDE // 8, SIDE // 8)))[:, None]
     names = tuple(str(number) for number in range(10))
-    return _pool("digits", "image", "CC BY 4.0 (UCI)", names,
-                 np.rint(pictures * (255 / 16)).astype(np.uint8), held.target)  # fmt: skip
+    seen = np.rint(255.0 * pictures(held.images / 16.0, SIDE, 1).numpy()).astype(np.uint8)
+    return _shuffled("digits", "image", ("cc-by-4.0", "CC BY 4.0 (UCI)"), names, seen, held.target)
 
 
-def docstring_pool() -> Pool:
+def docstring_set() -> DataSet:
     """Return docstrings of six packages that every installation has."""
     texts: list[str] = []
     classes: list[int] = []
@@ -163,7 +176,9 @@ def docstring_pool() -> Pool:
         found = _documented(name)
         texts += found
         classes += [number] * len(found)
-    return _pool("docstrings", "text", "of each package", PACKAGES, texts, np.array(classes))
+    return _shuffled(
+        "docstrings", "text", ("other", "of each package"), PACKAGES, texts, np.array(classes)
+    )
 
 
 def _documented(package: str) -> list[str]:
@@ -184,16 +199,16 @@ def _documented(package: str) -> list[str]:
     return list(found)[:DOCSTRINGS]
 
 
-def mnist(path: Path) -> Pool:
+def mnist(path: Path) -> DataSet:
     """Return the training images of ``mnist.npz`` (x_train, y_train)."""
     with np.load(path) as held:
         pictures, labels = held["x_train"][:12_000, None], held["y_train"][:12_000]
     padded = np.pad(pictures, ((0, 0), (0, 0), (2, 2), (2, 2)))
     names = tuple(str(number) for number in range(10))
-    return _pool("mnist", "image", "CC BY-SA 3.0", names, padded, labels)
+    return _shuffled("mnist", "image", ("cc-by-sa-3.0", "CC BY-SA 3.0"), names, padded, labels)
 
 
-def cifar10(path: Path) -> Pool:
+def cifar10(path: Path) -> DataSet:
     """Return the first 12,000 images of ``cifar10.npz`` (jpeg, offsets, labels, class_names)."""
     from PIL import Image
 
@@ -206,43 +221,54 @@ def cifar10(path: Path) -> Pool:
             for start, end in pairwise(offsets[: len(labels) + 1])
         ]
     )
-    return _pool("cifar10", "image", "none stated", names, pictures.transpose(0, 3, 1, 2), labels)
+    return _shuffled(
+        "cifar10",
+        "image",
+        ("unknown", "none stated"),
+        names,
+        pictures.transpose(0, 3, 1, 2),
+        labels,
+    )
 
 
-def agnews(path: Path) -> Pool:
+def agnews(path: Path) -> DataSet:
     """Return the news of a CSV file with columns class (1 … 4), title, description."""
     with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     texts = [f"{row['title']} {row['description']}".strip()[:LONGEST] for row in rows]
     classes = np.array([int(row["class"]) - 1 for row in rows])
     names = ("world", "sports", "business", "science")
-    return _pool("agnews", "text", "research and non-commercial use", names, texts, classes)
+    return _shuffled(
+        "agnews", "text", ("other", "research and non-commercial use"), names, texts, classes
+    )
 
 
-FILES: dict[str, Callable[[Path], Pool]] = {
+FILES: dict[str, Callable[[Path], DataSet]] = {
     "mnist.npz": mnist,
     "cifar10.npz": cifar10,
     "ag_news_test.csv.gz": agnews,
 }
 
 
-def _pool(
+def _shuffled(
     source: str,
     modality: Literal["image", "text"],
-    licence: str,
+    licence: tuple[str, str],
     names: tuple[str, ...],
     inputs: Any,
     classes: NDArray[np.integer],
-) -> Pool:
+) -> DataSet:
     order = np.random.default_rng(0).permutation(len(classes))
     shuffled = [inputs[row] for row in order] if isinstance(inputs, list) else inputs[order]
-    return Pool(source, modality, licence, names, shuffled, np.asarray(classes, np.int64)[order])
+    return DataSet(
+        source, modality, *licence, names, shuffled, np.asarray(classes, np.int64)[order]
+    )
 
 
-def _seen(pool: Pool, rows: list[int], transform: str) -> Any:
-    if pool.modality == "text":
-        return [pool.inputs[row] for row in rows]
-    pictures = pool.inputs[rows]
+def _seen(data_set: DataSet, rows: list[int], transform: str) -> Any:
+    if data_set.modality == "text":
+        return [data_set.inputs[row] for row in rows]
+    pictures = data_set.inputs[rows]
     seen = np.broadcast_to(pictures, (len(rows), 3, SIDE, SIDE)).astype(np.float32)
     seen /= np.float32(255.0)
     if transform == "turned":

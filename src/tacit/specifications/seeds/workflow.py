@@ -6,17 +6,20 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 from tacit._ground.reprs import shown
 from tacit.documents import dumps
+from tacit.specifications.methods import Description, ReplacedRecord
 from tacit.specifications.seeds.card import card
 from tacit.specifications.seeds.material import Material, materials
 from tacit.specifications.seeds.models import accuracy, stored, trained
 
 if TYPE_CHECKING:
-    from tacit.specifications.release import SpecificationRelease
+    from tacit.releases import Release
+    from tacit.specifications.release import CertifiedSpecification
 
+# Of a seed's specification, at δ = 1e-5.
 EPSILON = 2.0
 BACKBONES = {"image": "tacit/vision", "text": "tacit/small"}
 
@@ -70,13 +73,14 @@ def seed_learnwares(folder: str | os.PathLike[str] | None = None) -> Iterator[Se
     """
     for material in materials(_folder(folder)):
         network = trained(material)
-        made = _described("model", material, EPSILON)
+        made = _describe("model", material, ReplacedRecord(epsilon=EPSILON))
+        specification = made.details.specification
         yield SeedLearnware(
             name=material.name,
-            specification=made.specification.to_bytes(),
-            card=card(material, made.specification, accuracy(network, material)),
+            specification=specification.to_bytes(),
+            card=card(material, specification, accuracy(network, material)),
             model=stored(network),
-            release=dumps(made.to_dict(), indent=2),
+            release=dumps(made.published(), indent=2),
         )
 
 
@@ -90,8 +94,8 @@ def example_tasks(folder: str | os.PathLike[str] | None = None) -> Iterator[Exam
         ValueError: as there.
     """
     for material in materials(_folder(folder)):
-        made = _described("task", material, None)
-        yield ExampleTask(material.name, material.title, made.specification.to_bytes())
+        made = _describe("task", material, None).details.specification
+        yield ExampleTask(material.name, material.title, made.to_bytes())
 
 
 def _folder(folder: str | os.PathLike[str] | None) -> Path | None:
@@ -106,15 +110,18 @@ def _folder(folder: str | os.PathLike[str] | None) -> Path | None:
     return Path(folder)
 
 
-def _described(kind: Any, material: Material, epsilon: float | None) -> SpecificationRelease:
+def _describe(
+    kind: Literal["model", "task"], material: Material, promise: ReplacedRecord | None
+) -> Release[CertifiedSpecification]:
     from tacit.specifications.workflow import specify
 
     mine = kind == "model"
     inputs = material.inputs if mine else material.user_inputs
     places = material.labels if mine else material.user_labels
-    labels = [material.names[place] for place in places.tolist()]
-    method = "compact" if epsilon is None else "dp"
     return specify(
-        labels, inputs, BACKBONES[material.modality], kind=kind, classes=material.names,
-        method=method, epsilon=epsilon, title=material.title,
-    )  # fmt: skip
+        [material.names[place] for place in places.tolist()],
+        inputs,
+        promise,
+        about=Description(kind=kind, classes=material.names, title=material.title),
+        backbone=BACKBONES[material.modality],
+    )

@@ -196,7 +196,10 @@ def farthest_distance(added: Contributions, noise: Sequence[Law], adjacency: Adj
             # a box: every number at ±w, at most one cell of each family
             # Σ_j (r w_j)²/σ_j² of a cell; a row adds to one cell of a family: the largest counts
             inverse = np.zeros(added.numeric.size)
-            inverse[chosen] = (reach(adjacency) * added.widths[chosen]) ** 2 / law.diagonal()
+            # infinite where a number that moves has no noise
+            squares, variances = (reach(adjacency) * added.widths[chosen]) ** 2, law.diagonal()
+            bare_ones = np.where(squares > 0.0, math.inf, 0.0)
+            inverse[chosen] = np.divide(squares, variances, out=bare_ones, where=variances > 0.0)
             total += sum(max(inverse[cell].sum() for cell in family) for family in families(added))
             continue
         places, patterns = counts.get(int(chosen[0]), (np.zeros(0, dtype=np.intp), np.zeros(0)))

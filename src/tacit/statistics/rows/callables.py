@@ -96,7 +96,7 @@ class CallablePlan:
 
 
 @dataclass(frozen=True, eq=False)
-class _Task:
+class _CertificationTask:
     """A query to be certified for pairs: the arguments of ``callable_plan``."""
 
     request: StatisticRequest
@@ -165,7 +165,7 @@ class _Task:
 class _BySwaps:
     """Coins thrown freely: a pilot's swaps give the shape of the noise, fresh ones its size."""
 
-    def __init__(self, task: _Task) -> None:
+    def __init__(self, task: _CertificationTask) -> None:
         self.task = task
         outputs, self.swaps = task.swaps(task.pilot_draws)
         self.shape = shape_noise(self.swaps, task.success, prices_of(task.request.cost, outputs))
@@ -188,7 +188,7 @@ class _BySwaps:
 class _ByFamily:
     """Declared draws: their exact posterior, on simulated releases."""
 
-    def __init__(self, task: _Task) -> None:
+    def __init__(self, task: _CertificationTask) -> None:
         self.task, request, effort = task, task.request, task.request.effort
         halves = declared_halves(task.pairing, effort.simulations, task.source)
         outputs = simulate(
@@ -247,7 +247,7 @@ def callable_plan(
     Raises:
         ValueError: numbers that never change, or so much or little that squares overflow.
     """
-    task = _Task(request, pairing, success, source)
+    task = _CertificationTask(request, pairing, success, source)
     way = request.promise.method
     if way == "swaps" or (way == "auto" and task.affordable):
         return _BySwaps(task).certify()

@@ -9,20 +9,20 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tacit.hidden_states import Point, Sizes, sweep
+from tacit.hidden_states import Bench, Point, Sizes, SweepRequest, SweepRun
 from tacit.hidden_states.audit.guessers import (
     Digit,
     Guesser,
     KnownPrefix,
     KnownToken,
     Name,
-    Token,
+    TokenGuesser,
     Topic,
     clean_state,
-    guessed,
+    run_guessers,
 )
-from tacit.hidden_states.audit.sweep import Bench
-from tacit.models import LanguageModel, Prefixes
+from tacit.hidden_states.audit.points import GuessPoint
+from tacit.measured import Interval
 from tacit_lab.studies.hidden.measure import DENOISED
 from tacit_lab.studies.hidden.rows import NoiseRow, ends, row
 
@@ -66,8 +66,8 @@ class AttackerScale:
             KnownPrefix(self.prompts, self.candidates),
             KnownToken(0),
             KnownToken(-1),
-            Token(-1),
-            Token(-2),
+            TokenGuesser(-1),
+            TokenGuesser(-2),
             Topic(self.topics),
             Digit(),
             Name(),
@@ -75,13 +75,10 @@ class AttackerScale:
 
 
 def measure_layer(
-    model: LanguageModel,
     layer: int,
     scale: AttackerScale,
-    prefixes: Prefixes,
     bench: Bench,
     *,
-    seed: int,
     out: Path,
     progress: Callable[[str], None],
 ) -> list[Point]:
@@ -94,11 +91,12 @@ def measure_layer(
         guessers: Any,
         **more: Any,
     ) -> list[Point]:
-        points = sweep(
-            model, [layer], mechanisms, budgets,
-            prefixes=prefixes, readings=(reading,), sizes=scale.sizes, out=out, rng=seed,
-            bench=bench, guessers=guessers, progress=lambda label, *_: progress(label), **more,
+        request = SweepRequest(
+            mechanisms=tuple(mechanisms), kl_budgets=tuple(budgets), readings=(reading,),
+            guessers=guessers, **more,
         )  # fmt: skip
+        told = SweepRun(out=out, progress=lambda label, *_: progress(label))
+        points = bench.sweep([layer], request, told)
         return [point for point in points if point.protocol == "A"]
 
     found = run((REFERENCE,), (), "raw", scale.guessers, codewords=scale.codewords)
@@ -132,8 +130,8 @@ def budget_at(grid: Sequence[NoiseRow], target: float) -> float | None:
 def clean_facts(bench: Bench, layer: int, scale: AttackerScale) -> dict[str, Any]:
     """Return what is reached against the clean state."""
     laboratory = bench.at(layer)
-    guesses = guessed(laboratory, clean_state(laboratory), scale.guessers)
-    return {"layer": layer, "guesses": [guess.to_dict() for guess in guesses]}
+    guesses = run_guessers(laboratory, clean_state(laboratory), scale.guessers)
+    return {"layer": layer, "guesses": [_plain(guess) for guess in guesses]}
 
 
 def packed(points: Sequence[Point]) -> list[dict[str, Any]]:
@@ -154,10 +152,16 @@ def packed(points: Sequence[Point]) -> list[dict[str, Any]]:
             "top5": None if point.top5 is None else _short(point.top5.value),
             "bound": point.bound,
             "bank": [_short(value) for value in ends(point.best_attack.top1)],
-            "guesses": [_packed(guess.to_dict()) for guess in point.guesses],
+            "guesses": [_packed(_plain(guess)) for guess in point.guesses],
         }
         for point in points
     ]
+
+
+def _plain(guess: GuessPoint) -> dict[str, Any]:
+    """Return a guess as the pages read it, a share as [value, low, high]."""
+    held = {name: getattr(guess, name) for name in guess.__dataclass_fields__}
+    return {k: list(ends(v)) if isinstance(v, Interval) else v for k, v in held.items()}
 
 
 def _packed(guess: dict[str, Any]) -> dict[str, Any]:

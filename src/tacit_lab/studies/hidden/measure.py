@@ -11,10 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit.hidden_states import Sizes, sweep
+from tacit.hidden_states import Bench, Sizes, SweepRequest, SweepRun
 from tacit.hidden_states.audit.laboratory import Laboratory
-from tacit.hidden_states.audit.sweep import Bench
-from tacit.models import LanguageModel, Prefixes
 from tacit_lab.studies.hidden.equal import budgets_for
 from tacit_lab.studies.hidden.rows import NoiseRow, row
 
@@ -43,13 +41,10 @@ class LayerScale:
 
 
 def measure_layer(
-    model: LanguageModel,
     layer: int,
     scale: LayerScale,
-    prefixes: Prefixes,
     bench: Bench,
     *,
-    seed: int,
     out: Path,
     progress: Callable[[str], None],
 ) -> list[NoiseRow]:
@@ -57,14 +52,12 @@ def measure_layer(
     found: list[NoiseRow] = []
 
     def run(mechanisms: tuple[str, ...], budgets: Any, readings: tuple[str, ...], **more: Any):  # type: ignore[no-untyped-def]
-        points = sweep(
-            model, [layer], mechanisms, budgets,
-            prefixes=prefixes, readings=readings, sizes=scale.sizes, out=out, rng=seed,
-            bench=bench, progress=lambda label, *_: progress(label), **more,
-        )  # fmt: skip
+        request = SweepRequest(mechanisms=mechanisms, kl_budgets=budgets, readings=readings, **more)
+        told = SweepRun(out=out, progress=lambda label, *_: progress(label))
+        points = bench.sweep([layer], request, told)
         found.extend(row(point) for point in points)
 
-    rank = min(128, model.width // 2)
+    rank = min(128, bench.model.width // 2)
     family = tuple(f"power({exponent:g})" for exponent in scale.exponents)
     run(DESIGNS, scale.budgets, ("raw", DENOISED))
     # no public state agrees with a release in a direction without noise

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from tacit import codec
 from tacit.hidden_states import Point
 from tacit_lab.studies.hidden.guarded import TRIES, GuardedRow
 from tacit_lab.studies.hidden.results import section
@@ -38,7 +39,7 @@ def sections() -> list[str]:
 
 def lines(result: dict[str, Any]) -> list[str]:
     """Return figure, story, claims and a table per family."""
-    points = [Point.from_dict(entry) for entry in result["points"]]
+    points = [codec.read(Point, entry, "point") for entry in result["points"]]
     noise = [point for point in points if point.bound is None]
     books = [point for point in points if point.bound is not None]
     shown = (

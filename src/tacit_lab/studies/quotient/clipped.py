@@ -13,10 +13,10 @@ from tacit.hidden_states import (
     PredictiveQuotient,
     Recipe,
     Setting,
+    SweepRequest,
     register_mechanism,
 )
 from tacit.hidden_states.audit.laboratory import Laboratory
-from tacit.hidden_states.audit.mechanisms import Asked
 from tacit.hidden_states.audit.points import Point
 from tacit.hidden_states.quotient.training import QuotientNetwork
 from tacit.hidden_states.quotient.trial import QuotientTrial
@@ -38,9 +38,9 @@ class ClippedState(Mechanism):
 
     family = word = "clipped-state"
 
-    def readings(self, asked: Asked) -> Mapping[str, str]:
+    def readings(self, request: SweepRequest) -> Mapping[str, str]:
         """Return Bayes' readers; nothing is trained."""
-        del asked
+        del request
         return {"posterior-mean": "A", "posterior-behaviour": "B"}
 
     def fit(self, laboratory: Laboratory, setting: Setting, seed: int) -> QuotientTrial:

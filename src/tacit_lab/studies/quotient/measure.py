@@ -12,26 +12,24 @@ import numpy as np
 from tacit.attacks import retrieve
 from tacit.hidden_states import (
     Ball,
+    Bench,
     Mechanism,
     Point,
     PredictiveQuotient,
     Quotient,
     Recipe,
     Sizes,
+    SweepRequest,
+    SweepRun,
     estimate_rate,
     read_mechanism,
-    sweep,
 )
 from tacit.hidden_states.audit.laboratory import Laboratory
-from tacit.hidden_states.audit.sweep import Bench
-from tacit.models import LanguageModel, Prefixes
 from tacit_lab.studies.quotient import clipped
 
 
 def rows_of(
-    model: LanguageModel,
     layer: int,
-    prefixes: Prefixes,
     scale: dict[str, Any],
     bench: Bench,
     out: Path,
@@ -45,11 +43,11 @@ def rows_of(
     ]
     points: list[Point] = []
     for mechanisms, options in groups:
-        points += sweep(
-            model, [layer], mechanisms, attackers=["mahalanobis"], prefixes=prefixes,
-            readings=["raw", "posterior-mean", "posterior-behaviour"], sizes=bench.sizes,
-            out=out, rng=bench.seed, bench=bench, progress=progress, **options,
+        request = SweepRequest(
+            mechanisms=tuple(mechanisms), attackers=("mahalanobis",),
+            readings=("raw", "posterior-mean", "posterior-behaviour"), **options,
         )  # fmt: skip
+        points += bench.sweep([layer], request, SweepRun(out=out, progress=progress))
     return [row(point) for point in points]
 
 

@@ -16,7 +16,7 @@ from tacit_lab.studies.pac import page as pac_page
 from tacit_lab.studies.places import PAGE
 from tacit_lab.studies.poisoning import page as poisoning_page
 from tacit_lab.studies.quotient import quotient_page
-from tacit_lab.studies.specifications import specifications_page
+from tacit_lab.studies.specifications import objectives_page, specifications_page
 from tacit_lab.studies.training import accuracy_page
 
 OPENING = """# Reproductions
@@ -24,10 +24,10 @@ OPENING = """# Reproductions
 `make experiments NAME=pac-mnist` (or `pac-cifar10`, `pac-agnews`, `pac-means`, `empty-middle`,
 `hidden-layers`, `inversion`, `quotient`, `features`, `split-memory`, `regularisers`,
 `indistinguishable-cifar10`, `poisoning`, `adapters-canary-game`, `adapters-frozen-features`,
-`adapters-language`, `specifications-identification`) runs one of these and writes
-`experiments/results/NAME.json`, most of them a figure too; `make experiments NAME=reproductions`
-renders this page from what is there. No number on it is typed by hand. `--fast` is a smoke test and
-publishes nothing.
+`adapters-language`, `specifications-identification`, `specifications-objectives`) runs one of these
+and writes `experiments/results/NAME.json`, most of them a figure too; `make experiments
+NAME=reproductions` renders this page from what is there. No number on it is typed by hand. `--fast`
+is a smoke test and publishes nothing.
 
 Solid lines are noise that is certified, or success that is proven. Filled points are
 measurements. Hollow points of the residual-PAC figures and crosses are printed in a paper.
@@ -59,5 +59,6 @@ def text() -> str:
         *heads_page.sections(),
         *language_page.sections(),
         *specifications_page.sections(),
+        *objectives_page.sections(),
     ]
     return "\n".join(parts).rstrip("\n") + "\n"

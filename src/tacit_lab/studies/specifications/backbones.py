@@ -12,15 +12,22 @@ import torch
 from tacit.gradients.watched import width
 from tacit.specifications import (
     Backbone,
+    ClassScatter,
+    Description,
+    LabelCodes,
     PublicSubspace,
+    PublicTasks,
+    ReplacedRecord,
+    SharedFactors,
     load_backbone,
     prepare_specification,
     public_subspace,
 )
-from tacit.specifications.coordinates import Frame, coordinates, full_factor
-from tacit.specifications.noise import multiplier_for
-from tacit.specifications.objectives import class_names, label_directions, weights_of
+from tacit.specifications.coordinates import GradientFrame, coordinates, full_factor
+from tacit.specifications.methods import class_names
+from tacit.specifications.objectives import label_directions, weights_of
 from tacit.specifications.projections import factor_name
+from tacit.specifications.schedule import multiplier_for
 from tacit_lab.studies.specifications import corpora, pictures
 from tacit_lab.studies.specifications.baselines import DELTA
 from tacit_lab.studies.specifications.measures import Floats
@@ -36,7 +43,7 @@ RANK, SIZE = 2, 48
 # Tokens of a text, public records, and the tasks drawn of them where a subspace is made here.
 TOKENS, SHARED = 32, 1500
 TASKS = {"images": 120, "texts": 60}
-OBJECTIVES = {"aligned": "labels", "label-free": "scatter"}
+OBJECTIVES = {"aligned": LabelCodes, "label-free": ClassScatter}
 
 
 def described(
@@ -48,26 +55,26 @@ def described(
     noise that its own release would have.
     """
     epsilons = way.epsilons if private else (0.0,)
+    objective = OBJECTIVES[way.route](clip=_clip(modality, way))
     options: dict[str, Any] = {
-        "kind": kind, "classes": int(part.labels.max()) + 1, "delta": DELTA,
-        "objective": OBJECTIVES[way.route], **_space(modality, way),
-    }  # fmt: skip
+        "about": Description(kind=kind, classes=int(part.labels.max()) + 1),
+        "backbone": backbone(modality),
+        "space": _space(modality, way),
+    }
     if way.route == "aligned":
-        made = prepare_specification(part.labels, part.inputs, backbone(modality),
-                                     method="compact", **options)  # fmt: skip
+        made = prepare_specification(part.labels, part.inputs, None, objective, **options)
         assert made.known is not None
         return {
-            value: made.asked.noisy(
+            value: made.asked.add_noise(
                 made.known, len(part.labels), multiplier_for(value, DELTA) if value else 0.0, None
             )
             for value in epsilons
         }
     found = {}
     for value in epsilons:
-        chosen = {"epsilon": value} if value else {"method": "compact"}
-        release = prepare_specification(part.labels, part.inputs, backbone(modality),
-                                        **options, **chosen).draw()  # fmt: skip
-        found[value] = np.asarray(release.specification.vector, dtype=float)
+        promise = ReplacedRecord(epsilon=value, delta=DELTA) if value else None
+        made = prepare_specification(part.labels, part.inputs, promise, objective, **options)
+        found[value] = np.asarray(made.draw().details.specification.vector, dtype=float)
     return found
 
 
@@ -155,22 +162,31 @@ def public_records(modality: str) -> LabelledPictures:
     return LabelledPictures(np.concatenate(inputs), np.concatenate(labels))
 
 
-def _space(modality: str, way: Way) -> dict[str, Any]:
-    """Return rank, subspace and clip: k = 0 stands for all Σ m r numbers, without a subspace."""
+def _space(modality: str, way: Way) -> str | PublicSubspace | SharedFactors:
+    """Return the space: k = 0 stands for all Σ m r numbers, without a subspace."""
     if way.subspace == 0:
-        return {"subspace": None, "rank": way.rank, "clip": _reach(modality, way.rank)}
+        return SharedFactors(rank=way.rank)
     if modality == "images" and (way.rank, way.subspace) == (RANK, SIZE):
-        return {"subspace": "public"}
-    return {"subspace": _made(modality, way.rank, way.subspace)}
+        return "public"
+    return _made(modality, way.rank, way.subspace)
+
+
+def _clip(modality: str, way: Way) -> float | None:
+    """Return the clip where there is no subspace that has one."""
+    return _reach(modality, way.rank) if way.subspace == 0 else None
 
 
 @functools.cache
 def _made(modality: str, rank: int, size: int) -> PublicSubspace:
     held = public_records(modality)
     return public_subspace(
-        backbone(modality), held.inputs, held.labels, rank=rank, size=size, tasks=TASKS[modality],
-        vary=_varied if modality == "images" else None,
-    )  # fmt: skip
+        backbone(modality),
+        held.inputs,
+        held.labels,
+        factors=SharedFactors(rank=rank),
+        tasks=PublicTasks(count=TASKS[modality], vary=_varied if modality == "images" else None),
+        size=size,
+    )
 
 
 def _varied(images: npt.NDArray[Any], rng: np.random.Generator) -> npt.NDArray[Any]:
@@ -189,7 +205,7 @@ def _reach(modality: str, rank: int) -> float:
     rows = np.random.default_rng(1).permutation(len(held.labels))[:300]
     taken: Any = [held.inputs[row] for row in rows] if modality == "texts" else held.inputs[rows]
     part = LabelledPictures(taken, held.labels[rows] % 5)
-    frame = Frame(shared.layers, rank, factor_name(0))
+    frame = GradientFrame(shared.layers, rank, factor_name(0))
     found = coordinates(shared, part.inputs, _directions(part, modality), frame)
     return float(np.quantile(np.linalg.norm(found, axis=1), 0.25))
 
@@ -205,7 +221,7 @@ def _rows(part: LabelledPictures, modality: str) -> Floats:
     shared = backbone(modality)
     layer = shared.layers[-1]
     shape = width(dict(shared.module.named_modules())[layer])
-    frame = Frame((layer,), 64, factor_name(0))
+    frame = GradientFrame((layer,), 64, factor_name(0))
     found = coordinates(shared, part.inputs, _directions(part, modality), frame)
     return found.reshape(len(found), shape[0], 64)
 

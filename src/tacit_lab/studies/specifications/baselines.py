@@ -1,11 +1,13 @@
-"""Trivial baselines: means of frozen features, without a gradient, beside every figure.
+"""Trivial baselines: means of frozen features, without a gradient, and the names of classes alone.
 
 One record adds c(φ) or its label's row of it, ‖c(φ)‖ ≤ C, so replacing one record moves the mean by
-at most 2C/n; the noise is the exact Gaussian mechanism's for that.
+at most 2C/n; the noise is the exact Gaussian mechanism's for that. Of a histogram of labels, which
+looks at no input, it moves two shares by 1/n each: √2/n.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -19,6 +21,8 @@ DELTA = 1e-5
 # Rows of the labelled means: more labels than any task has.
 LABELS = 5
 NAMES = ("mean feature", "scatter", "class means", "inner class means")
+HISTOGRAM = "label histogram"
+BASELINES = (*NAMES, HISTOGRAM)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +84,29 @@ def vectors(
     means = rows[: int(labels.max()) + 1]
     apart = means - means.mean(axis=0)
     return {"mean feature": mean, "scatter": _square(apart), "class means": rows.ravel()}
+
+
+def histogram(
+    labels: npt.NDArray[np.int64],
+    names: Sequence[str],
+    known: Sequence[str],
+    *,
+    epsilon: float | None,
+    rng: np.random.Generator,
+) -> Floats:
+    """Return how often every name is a record's, with noise: a release of its own under ε.
+
+    Args:
+        labels: (n,) 0 … K − 1.
+        names: of the K classes, all of them known.
+        known: public names of classes, of which each has a share, 0 for most.
+        epsilon: budget for replacing one record at δ = 10⁻⁵, or None without privacy.
+        rng: of the noise.
+    """
+    places = np.array([known.index(name) for name in names])
+    shares = np.bincount(places[labels], minlength=len(known)) / len(labels)
+    std = 0.0 if epsilon is None else 2**0.5 / len(labels) * multiplier(epsilon)
+    return np.asarray(shares + std * rng.standard_normal(len(known)))
 
 
 @cache

@@ -10,12 +10,12 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tacit_lab.studies.specifications.baselines import NAMES
+from tacit_lab.studies.specifications.baselines import BASELINES
 from tacit_lab.studies.specifications.rows import ObjectiveRow, one, picked
 
 PAVE, GREY = "#D55E00", "#8A8A8A"
 SHADES = {100: "#F2B48A", 1000: PAVE, 4000: "#7A3500"}
-MARKS = dict(zip(NAMES, ("s", "^", "v", "D"), strict=False))
+MARKS = dict(zip(BASELINES, ("s", "^", "v", "D", "x"), strict=True))
 
 
 def draw(result: dict[str, Any], path: Path) -> None:
@@ -83,7 +83,7 @@ def _cases(axes: Axes, result: dict[str, Any]) -> None:
         ("PAVE", {"what": "PAVE", "route": "aligned", "rank": result["rank"],
                   "subspace": result["subspace"]}, PAVE)
     ]  # fmt: skip
-    ways += [(name, {"what": name, "subspace": 0}, GREY) for name in NAMES]
+    ways += [(name, {"what": name, "subspace": 0}, GREY) for name in BASELINES]
     width = 0.8 / len(ways)
     for at, (label, wanted, colour) in enumerate(ways):
         found = [

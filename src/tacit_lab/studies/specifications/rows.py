@@ -65,3 +65,11 @@ def percent(value: list[float] | None) -> str:
 def budget(epsilon: float) -> str:
     """Return ε as the page prints it."""
     return f"ε = {epsilon:g}" if epsilon else "no privacy"
+
+
+def missing(result: dict[str, Any]) -> str:
+    """Return the sentence on what of a study was not run; none where all was."""
+    count = result["missing"]
+    return (
+        f" Of the study's ways {count} have not been run yet; their cells are –." if count else ""
+    )

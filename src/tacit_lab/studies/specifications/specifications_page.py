@@ -7,8 +7,15 @@ from typing import Any
 
 from tacit_lab.studies.hidden.results import section
 from tacit_lab.studies.reproductions.prose import filled, table
-from tacit_lab.studies.specifications.baselines import NAMES
-from tacit_lab.studies.specifications.rows import ObjectiveRow, budget, one, percent, picked
+from tacit_lab.studies.specifications.baselines import BASELINES
+from tacit_lab.studies.specifications.rows import (
+    ObjectiveRow,
+    budget,
+    missing,
+    one,
+    percent,
+    picked,
+)
 
 NAME = "specifications-identification"
 # A difference of two shares this many standard errors from 0 is told as one.
@@ -57,20 +64,15 @@ of images is the first 10,000 of each set, of texts paragraphs of the same corpo
 of rank r = {result["rank"]} and k = {result["subspace"]} directions of public tasks, a number
 each. The trivial baselines are means of the same backbone's
 features, clipped at a public length, with the noise of the Gaussian mechanism for sensitivity 2C/n;
-inner class means are of the inputs of the layers that PAVE describes. Run by
-`{result["command"]}` at {result["commit"]}.{_missing(result)}"""
-
-
-def _missing(result: dict[str, Any]) -> str:
-    count = result["missing"]
-    return (
-        f" Of the study's ways {count} have not been run yet; their cells are –." if count else ""
-    )
+inner class means are of the inputs of the layers that PAVE describes. The label histogram looks at
+no input: it is the shares of the names of classes, which developers and users share, with the noise
+for sensitivity √2/n; where labels are permuted the names are numbers. Run by
+`{result["command"]}` at {result["commit"]}.{missing(result)}"""
 
 
 def _budgets(result: dict[str, Any]) -> list[str]:
     epsilons = [0.0, *result["sizes"]["epsilons"][::-1]]
-    shown = ["PAVE", *NAMES]
+    shown = ["PAVE", *BASELINES]
     found: list[str] = []
     for tasks in ("images", "texts"):
         rows = []
@@ -211,7 +213,7 @@ def _cases(result: dict[str, Any]) -> list[str]:
          {"what": "PAVE", "route": "aligned", "rank": rank, "subspace": size})
         for rank, size in spaces
     ]  # fmt: skip
-    ways += [(name, {"what": name}) for name in NAMES]
+    ways += [(name, {"what": name}) for name in BASELINES]
     rows = []
     for label, wanted in ways:
         cells = [
@@ -272,7 +274,7 @@ def _compared(result: dict[str, Any]) -> str:
                 key=lambda row: row.top1[0], default=None,
             )  # fmt: skip
             theirs = max(
-                (row for what in NAMES
+                (row for what in BASELINES
                  if (row := one(result, tasks=name, what=what, order="aligned", epsilon=epsilon,
                                 records=_records(result, name), user=0.0)) is not None),
                 key=lambda row: row.top1[0], default=None,

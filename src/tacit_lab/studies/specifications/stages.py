@@ -11,7 +11,14 @@ import numpy as np
 
 from tacit.specifications import judge_match
 from tacit_lab.studies.specifications import backbones
-from tacit_lab.studies.specifications.baselines import NAMES, BaselineFrame, vectors
+from tacit_lab.studies.specifications.baselines import (
+    HISTOGRAM,
+    LABELS,
+    NAMES,
+    BaselineFrame,
+    histogram,
+    vectors,
+)
 from tacit_lab.studies.specifications.learnwares import records
 from tacit_lab.studies.specifications.measures import (
     Floats,
@@ -153,6 +160,37 @@ def _trivial(collection: Collection, way: Way) -> list[ObjectiveRow]:
             learnwares = np.stack([one[name] for one in made])
             chosen = _found(collection, learnwares, np.stack([one[name] for one in known]))
             rows.append(collection.row(name, way, epsilon, chosen, learnwares.shape[1]))
+    return rows + histograms(collection, way)
+
+
+def histograms(collection: Collection, way: Way) -> list[ObjectiveRow]:
+    """Return a row for every ε of what the names of classes find alone, without any input.
+
+    Names are those that developers share; where labels are permuted, each user's own numbers.
+    """
+    named = way.order == "aligned"
+    known = [str(label) for label in range(LABELS)]
+    if named:
+        known = sorted({name for task in collection.tasks for name in task.classes})
+
+    def made(task: StudyTask, labels: Any, epsilon: float) -> Floats:
+        names = task.classes if named else known[: task.labels]
+        return histogram(labels, names, known, epsilon=epsilon or None, rng=rng)
+
+    rng = np.random.default_rng([len(known), way.records])
+    held = [collection.private(task, way.records).labels for task in collection.tasks]
+    asked = np.stack([
+        made(collection.tasks[user.truth], _asked(user, way).labels, 0.0)
+        for user in collection.users
+    ])  # fmt: skip
+    rows = []
+    for epsilon in way.epsilons:
+        learnwares = np.stack([
+            made(task, labels, epsilon)
+            for task, labels in zip(collection.tasks, held, strict=True)
+        ])  # fmt: skip
+        chosen = _found(collection, learnwares, asked)
+        rows.append(collection.row(HISTOGRAM, way, epsilon, chosen, len(known)))
     return rows
 
 

@@ -65,6 +65,12 @@ class StudyTask:
         return f"{self.source} {self.transform}: {groups}"
 
     @property
+    def classes(self) -> tuple[str, ...]:
+        """Return what developers who share names call the labels, whatever the transform."""
+        of = self.topic or self.source
+        return tuple(f"{of} {'+'.join(map(str, group))}" for group in self.groups)
+
+    @property
     def labels(self) -> int:
         """Return how many labels there are."""
         return len(self.groups)

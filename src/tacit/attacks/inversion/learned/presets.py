@@ -118,7 +118,8 @@ class InverterFit:
     size: Literal["two-cores", "gpu"] = "two-cores"
     minutes: Positive | None = None
     steps: Count | None = None
-    checkpoint: str | None = None
+    # a path of any kind
+    checkpoint: Any = None
     shape: Any = None
     schedule: Any = None
 

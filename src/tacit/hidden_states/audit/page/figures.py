@@ -7,11 +7,13 @@ from collections.abc import Iterable
 
 from markupsafe import Markup
 
+from tacit._ground.checks import Array
+from tacit.guarantees import MaximalLeakage
 from tacit.hidden_states.audit.catalogue import mechanism_of
-from tacit.hidden_states.audit.findings import Audit
 from tacit.hidden_states.audit.points import Point
-from tacit.report import drawing as draw
-from tacit.report.drawing import WIDE, Scale
+from tacit.hidden_states.audit.release import Audit
+from tacit.pages import WIDE, Scale
+from tacit.pages import drawing as draw
 from tacit.text import percent, superscript
 
 MOST_DOTS = 128
@@ -42,7 +44,7 @@ def map_figure(audit: Audit, *, width: int) -> Markup:
             draw.text(f"{tick:.0%}", across(tick), bottom + 20, "tick", "middle"),
         ]
     parts.append(draw.line("axis", left, bottom, width - right, bottom))
-    protocol = audit.recommendation.wish.protocol
+    protocol = audit.wish.protocol
     read = [point for point in audit.points if point.protocol == protocol]
     for point in read:
         if point.bound is None:
@@ -208,11 +210,8 @@ def curve_figure(audit: Audit, shown: Iterable[tuple[str, Point]], *, width: int
     return draw.svg(width, bottom + 50 + 20 * len(listed), title, parts)
 
 
-def candidates_figure(audit: Audit, *, width: int) -> Markup | None:
+def candidates_figure(leakage: MaximalLeakage, *, width: int) -> Markup:
     """Draw the largest success over the number of candidates that the factor allows, and blind."""
-    leakage = audit.form.leakage
-    if leakage is None:
-        return None
     left, right, top, bottom = 62, 18, 20, 220
     # one decade beyond the number of candidates at which the factor begins to say something
     decades = min(max(math.ceil(leakage.nats / math.log(10)) + 2, 4), 12)
@@ -251,9 +250,11 @@ def candidates_figure(audit: Audit, *, width: int) -> Markup | None:
     return draw.svg(width, bottom + 92, title, parts)
 
 
-def _shares(spectrum: tuple[float, ...]) -> list[float]:
-    total = sum(spectrum)
-    return [value / total if total > 0 else 0.0 for value in spectrum]
+def _shares(spectrum: Array) -> list[float]:
+    """Return the shares of a trace, largest first; all 0 where the trace is."""
+    held = spectrum.tolist()
+    total = sum(held)
+    return [value / total if total > 0 else 0.0 for value in held]
 
 
 def _thinned(count: int) -> list[int]:

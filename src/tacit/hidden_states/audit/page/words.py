@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from tacit.guarantees import MaximalLeakage
 from tacit.guarantees.leakage import factor_words
 from tacit.hidden_states.audit.catalogue import mechanism_of
-from tacit.hidden_states.audit.findings import Audit
 from tacit.hidden_states.audit.points import Point
+from tacit.hidden_states.audit.release import Audit
 from tacit.measured import Interval
+from tacit.releases import Release
 from tacit.text import number_up, percent, percent_up, significant
 
 READ = {
@@ -24,7 +25,7 @@ READ = {
 
 
 @dataclass(frozen=True)
-class HiddenVerdict:
+class AuditVerdict:
     """What is said first.
 
     Attributes:
@@ -43,25 +44,27 @@ class HiddenVerdict:
         return f"{self.lead} {self.rest}".strip()
 
 
-def hidden_verdict(audit: Audit) -> HiddenVerdict:
+def audit_verdict(audit: Release[Audit]) -> AuditVerdict:
     """Return the verdict on a layer: what to store, what it gives away, what it keeps."""
-    chosen = audit.recommendation.point
+    recommendation = audit.details.recommendation
+    chosen, times = recommendation.point, audit.details.wish.releases
     if chosen is None:
-        reason = _lowered(audit.recommendation.reasons[0]).rstrip(".")
-        return HiddenVerdict("none", f"Store none of these releases: {reason}.")
+        reason = recommendation.reasons[0].rstrip(".")
+        reason = reason[:1].lower() + reason[1:]
+        return AuditVerdict("none", f"Store none of these releases: {reason}.")
     stored, keeps = mechanism_of(chosen).stored(chosen), _kept(chosen)
     if chosen.bound is not None:
-        leakage = audit.form.leakage
+        leakage = audit.leakage
         factor = "" if leakage is None else f": {_factor(leakage)}"
-        seen = "one release" if audit.releases == 1 else f"{audit.releases} releases"
-        return HiddenVerdict(
+        seen = "one release" if times == 1 else f"{times} releases"
+        return AuditVerdict(
             "bounded",
             f"Store {stored}{factor}.",
             f"An attacker who knows no more than that it is one of {chosen.bank:,} prompts, all "
             f"equally likely, names it from {seen} at most {percent_up(chosen.bound)} of the time; "
             f"{keeps}.",
         )
-    return HiddenVerdict(
+    return AuditVerdict(
         "measured",
         f"Store {stored}: the strongest attack we ran on one release names the prompt among "
         f"{chosen.bank:,} equally likely ones {percent(chosen.best_attack.top1.value)} of the "
@@ -144,7 +147,3 @@ def share(found: Interval | None) -> str:
     if found.low == found.high:
         return percent(found.value)
     return f"{percent(found.value)} [{percent(found.low)[:-1]}, {percent(found.high)[:-1]}]"
-
-
-def _lowered(sentence: str) -> str:
-    return sentence[:1].lower() + sentence[1:]

@@ -13,19 +13,18 @@ from torch import Tensor
 from tacit._ground.random import released_normal
 from tacit.covariance.publication import publish_sum
 from tacit.specifications.backbones.backbone import Backbone
-from tacit.specifications.coordinates import Frame, coordinates
-from tacit.specifications.noise import ROUNDING, shares_of
+from tacit.specifications.coordinates import GradientFrame, coordinates
 from tacit.specifications.objectives import (
     class_means,
     label_directions,
     scatter_directions,
 )
-from tacit.specifications.schedule import Schedule
-from tacit.specifications.subspace import PublicSubspace, clipped
+from tacit.specifications.schedule import ROUNDING, StepSchedule, shares_of
+from tacit.specifications.subspace import PublicSubspace, clip_rows
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class DescribedSubject:
     """What is described.
 
     Attributes:
@@ -51,27 +50,27 @@ class Subject:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Asked:
+class DescriptionRequest:
     """How it is described.
 
     Attributes:
-        objective: ``"labels"`` or ``"scatter"``.
+        objective: ``"labels"``, ``"scatter"`` or ``"mean"``.
         names: of the classes.
         frame: of the space.
         clip: C.
-        subspace: where features are whitened and clipped, for a scatter.
+        subspace: where features are whitened and clip_rows, for a scatter or a mean.
         schedule: of the steps.
     """
 
     objective: str
     names: tuple[str, ...]
-    frame: Frame
+    frame: GradientFrame
     clip: float
     subspace: PublicSubspace | None
-    schedule: Schedule
+    schedule: StepSchedule
 
     def error(self, count: int, multiplier: float) -> float:
-        """Return the standard deviation of the noise of every number.
+        """Return the standard deviation of the noise of every number, rounded up.
 
         σ = m Δ with Δ = 2C/(q n) in a step; of the mean of T of them, σ/√T.
         """
@@ -81,11 +80,13 @@ class Asked:
         """Return the standard deviation of the noise of every number of one step."""
         if not multiplier:
             return 0.0
-        factor = multiplier if self.objective == "labels" else shares_of(multiplier)[1]
+        # σ/Δ, of a scatter that of the second mechanism
+        factor = shares_of(multiplier)[1] if self.objective == "scatter" else multiplier
+        # Δ = 2C/(qn): a record of length C turned round
         reach = 2.0 * self.clip / (self.schedule.sampling_rate * count)
         return factor * reach * (1.0 + ROUNDING)
 
-    def noisy(
+    def add_noise(
         self,
         clean: NDArray[np.float64],
         count: int,
@@ -99,8 +100,11 @@ class Asked:
         return publish_sum(clean, error * released_normal(clean.shape, source), error)
 
 
-def described(
-    subject: Subject, asked: Asked, multiplier: float, source: np.random.Generator | None
+def describe_mean(
+    subject: DescribedSubject,
+    asked: DescriptionRequest,
+    multiplier: float,
+    source: np.random.Generator | None,
 ) -> NDArray[np.float64]:
     """Return ``(1/n) Σ_i clip(y_i)``, (k,), before its own noise.
 
@@ -115,18 +119,28 @@ def described(
 
     Source: pave, Algorithm 1, one step.
     """
-    directions = (
-        subject.shares @ label_directions(asked.names, subject.width)
-        if asked.objective == "labels"
-        else _apart(subject, asked, multiplier, source)
-    )
-    rows = coordinates(subject.backbone, subject.data, directions, asked.frame)
-    held = clipped(rows, asked.clip) if np.isfinite(asked.clip) else rows
+    if asked.objective == "mean":
+        # y = Dᵀ (W(z − z̄) − c): no network is moved
+        assert asked.subspace is not None
+        rows = asked.subspace.placed(subject.backbone.embedded(subject.data))
+    else:
+        directions = (
+            subject.shares @ label_directions(asked.names, subject.width)
+            if asked.objective == "labels"
+            else _apart(subject, asked, multiplier, source)
+        )
+        # y = Dᵀ (vec(G Aᵀ) − c), G the gradient of ⟨f(x), u⟩
+        rows = coordinates(subject.backbone, subject.data, directions, asked.frame)
+    # ‖y_i‖ ≤ C, and the mean over n, a public number
+    held = clip_rows(rows, asked.clip) if np.isfinite(asked.clip) else rows
     return np.asarray(held.sum(axis=0) / subject.count)
 
 
 def _apart(
-    subject: Subject, asked: Asked, multiplier: float, source: np.random.Generator | None
+    subject: DescribedSubject,
+    asked: DescriptionRequest,
+    multiplier: float,
+    source: np.random.Generator | None,
 ) -> Tensor:
     """Return directions made of noisy class means: one record moves those by at most 2KC'/n.
 
@@ -139,8 +153,9 @@ def _apart(
     means, forward = class_means(shares, white), asked.subspace.feature_map.astype(float)
     if not multiplier:
         return scatter_directions(shares, means, forward, white)
+    # Δ' = 2KC'/n, C' the public length of whitened features
     reach = 2.0 * asked.subspace.feature_clip * len(asked.names) / subject.count
-    std = shares_of(multiplier)[0] * reach
-    std *= 1.0 + ROUNDING
+    # up, since a mean in double precision may move by a little more than Δ'
+    std = shares_of(multiplier)[0] * reach * (1.0 + ROUNDING)
     noisy = publish_sum(means, std * released_normal(means.shape, source), std)
     return scatter_directions(shares, noisy, forward, white)
