@@ -98,7 +98,8 @@ class LayerInverter:
     def learning(self, usual: str) -> InverterFit:
         """Return how its network learns, of its own kind, the fit's or the usual one."""
         fit: InverterFit = self.fit
-        return replace(fit, kind=self.kind or fit.kind or usual)
+        kind: Any = self.kind or fit.kind or usual
+        return replace(fit, kind=kind)
 
 
 @value
