@@ -12,6 +12,7 @@ pytest.importorskip("transformers")
 
 import torch
 
+from tacit.attacks import TokenSearch
 from tacit.attacks.sequential.decoder import SequentialAttack, sequential_decoder
 from tacit.attacks.sequential.margin_law import StepLaw, margin_threshold, step_law
 from tacit.covariance import Isotropic
@@ -155,7 +156,9 @@ def test_a_whole_prompt_succeeds_between_its_bounds(model):
     noise = Isotropic((min(gaps) / 3.0) ** 2, WIDTH)
     released = clean + noise.sample(2 * count, 1).reshape(count, 2, WIDTH)
     truth = prompt.expand(count, -1)
-    found = sequential_decoder(model, LAYER, released, noise, truth=truth, draws=1, rng=0)
+    found = sequential_decoder(
+        model, LAYER, released, noise, TokenSearch(draws=1), truth=truth, rng=0
+    )
     hits = round(found.exact * count)
     low = stats.beta.ppf(failure, hits, count - hits + 1) if hits else 0.0
     high = stats.beta.ppf(1 - failure, hits + 1, count - hits) if hits < count else 1.0

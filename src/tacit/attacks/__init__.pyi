@@ -66,5 +66,6 @@ from .retrieval.metrics import Mahalanobis as Mahalanobis
 from .retrieval.metrics import Weighted as Weighted
 from .retrieval.result import RetrievalAttack as RetrievalAttack
 from .sequential.decoder import SequentialAttack as SequentialAttack
+from .sequential.decoder import TokenSearch as TokenSearch
 from .sequential.decoder import sequential_decoder as sequential_decoder
 from .sequential.margin_law import margin_threshold as margin_threshold

@@ -63,6 +63,8 @@ from .geometry.least_signal import LeastSignal as LeastSignal
 from .geometry.least_signal import least_signal as least_signal
 from .geometry.margins import Margins as Margins
 from .geometry.margins import measure_margins as measure_margins
+from .geometry.methods import FisherFit as FisherFit
+from .geometry.methods import GeometryFit as GeometryFit
 from .geometry.projections import Projections as Projections
 from .geometry.projections import measure_projections as measure_projections
 from .geometry.projections import transplantation as transplantation

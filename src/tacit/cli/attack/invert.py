@@ -140,8 +140,8 @@ def _together(released: StateMechanism, inverter: LayerInverter, fit: InverterFi
         ValueError: some do not.
     """
     try:
+        inverter.check(released)
         whole = replace(inverter, fit=fit)
-        whole.check(released)
     except ValueError as error:
         name, _, rest = str(error).partition(":")
         raise ValueError(f"--{name.replace('_', '-')}:{rest}") from None

@@ -30,6 +30,7 @@ from tacit.guarantees import RenyiDP
 from tacit.hidden_states.audit.points import ORDER, AttackPoint
 from tacit.hidden_states.audit.request import Sizes
 from tacit.hidden_states.geometry.estimation import Geometry, measure_geometry
+from tacit.hidden_states.geometry.methods import GeometryFit
 from tacit.hidden_states.geometry.spread import adjacency_differences
 from tacit.hidden_states.geometry.utility import Outcomes, outcomes, summarise
 from tacit.hidden_states.noise.preparing import ORDERS
@@ -130,7 +131,7 @@ class Laboratory:
             model,
             level,
             prefixes.calibration[: kept.geometry],
-            difference_scale="raw",
+            GeometryFit(difference_scale="raw"),
             run=run,
             rng=source,
         )
