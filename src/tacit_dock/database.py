@@ -3,39 +3,27 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
 
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
-from sqlalchemy.pool import QueuePool
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from tacit._ground.files import absolute, spelled
-from tacit._ground.lazy import install_with
+from tacit.databases import label_of, open_engine, parse_location, reason, transaction_options
 from tacit_dock.errors import UnavailableError
 from tacit_dock.private import keep_private
 from tacit_dock.reserve import FullError, is_full
 from tacit_dock.tables import ADDED, MOVED, SCHEMA, meta_table, metadata, revision_table, word_table
 
-WAIT_SECONDS = 60
-CONNECT_SECONDS = 10
+# the key of the lock under which PostgreSQL makes the tables of a dock
 MAKING_LOCK = 7166963202
 CHANGE = "change"
-READ_ONLY = "tacit_read_only"
-KNOWN = {
-    "file is not a database": "it is not a SQLite database",
-    "malformed": "the database is corrupt",
-    "readonly": "it is read-only",
-    "unable to open": "it cannot be opened or made there",
-    "locked": f"another process held it for more than {WAIT_SECONDS} s",
-    "disk is full": "the disk is full",
-}
+CONNECTIONS = 8
+# what a withdrawal removes is overwritten
+PRAGMAS = ("journal_mode = WAL", "secure_delete = ON")
 
 
 class Database:
@@ -49,17 +37,13 @@ class Database:
         fill_in: Callable[[sa.Connection], None] = lambda _: None,
     ) -> None:
         self._fill_in = fill_in
-        self.url = parse_location(location)
+        self.url = parse_location("database", location)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
-        self.label = (
-            str(self.url.database)
-            if self.is_sqlite
-            else self.url.render_as_string(hide_password=True)
-        )
+        self.label = label_of(self.url)
         self.is_new = self.is_sqlite and not os.path.exists(self.label)
         if self.is_sqlite:
             _check_file(Path(self.label), create=create)
-        self._engine = _engine(self.url, self.label)
+        self._engine = open_engine("database", self.url, connections=CONNECTIONS, pragmas=PRAGMAS)
         self._file = _file_of(self.label) if self.is_sqlite else None
         self._line = threading.Lock()
         weakref.finalize(self, self._engine.dispose)
@@ -75,10 +59,7 @@ class Database:
         Raises:
             UnavailableError: the database does not answer.
         """
-        options: dict[str, Any] = {READ_ONLY: True}
-        if not self.is_sqlite:
-            options["isolation_level"] = "REPEATABLE READ"
-        with self._opened(options) as connection:
+        with self._opened(write=False) as connection:
             yield connection
 
     @contextmanager
@@ -93,7 +74,7 @@ class Database:
         """
         # threads of this process queue here: SQLite would have them poll
         line = self._line if self.is_sqlite else nullcontext()
-        with line, self._opened({READ_ONLY: False}) as connection:
+        with line, self._opened(write=True) as connection:
             row = sa.select(meta_table.c.value).where(meta_table.c.key == CHANGE)
             held = connection.execute(row.with_for_update()).scalar_one_or_none()
             if held is None:
@@ -115,20 +96,20 @@ class Database:
             UnavailableError: the database does not answer.
             FullError: its disk is full.
         """
-        with self._opened({READ_ONLY: False}) as connection:
+        with self._opened(write=True) as connection:
             yield connection
 
     @contextmanager
-    def _opened(self, options: dict[str, Any]) -> Iterator[sa.Connection]:
+    def _opened(self, *, write: bool) -> Iterator[sa.Connection]:
         try:
             with self._engine.connect() as connection:
-                opened = connection.execution_options(**options)
+                opened = connection.execution_options(**transaction_options(self.url, write=write))
                 with opened.begin():
                     yield opened
         except DBAPIError as error:
             if is_full(error.orig):
                 raise FullError from error
-            raise UnavailableError(f"database: {self.label}: {_reason(error)}") from error
+            raise UnavailableError(f"database: {self.label}: {reason(error)}") from error
         except SQLAlchemyError as error:
             raise UnavailableError(f"database: {self.label}: {error}") from error
 
@@ -195,31 +176,6 @@ def _add_columns(connection: sa.Connection, schema: str) -> None:
     connection.execute(sa.update(meta_table).where(mine).values(value=SCHEMA))
 
 
-def parse_location(location: str | os.PathLike[str]) -> sa.URL:
-    """Return the URL of a plain path, a ``sqlite:///`` URL or a ``postgresql://`` URL.
-
-    Raises:
-        ValueError: it is none of them.
-    """
-    text = spelled("database", location, kind="a file path or a database URL")
-    if not text.strip() or text == ":memory:":
-        raise ValueError(f"database: expected a file path or a database URL, got {text!r}")
-    if "://" not in text:
-        return sa.URL.create("sqlite", database=str(absolute("database", text)))
-    try:
-        url = sa.make_url(text.replace("postgres://", "postgresql://", 1))
-        name = url.get_backend_name()
-    except (ArgumentError, NoSuchModuleError, ValueError):
-        raise ValueError("database: expected a file path or a database URL, got neither") from None
-    if name == "sqlite":
-        if not url.database or url.database == ":memory:":
-            raise ValueError("database: expected a durable file, got none")
-        return url.set(database=str(absolute("database", url.database)))
-    if name != "postgresql":
-        raise ValueError(f"database: expected SQLite or PostgreSQL, got a URL of {name!r}")
-    return url.set(drivername="postgresql+psycopg") if url.drivername == name else url
-
-
 def _file_of(path: str) -> tuple[int, int] | None:
     """Return which file a path names, None where it names none."""
     with suppress(FileNotFoundError):
@@ -246,54 +202,3 @@ def _check_file(path: Path, *, create: bool) -> None:
     else:
         for held in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
             keep_private(held)
-
-
-def _engine(url: sa.URL, label: str) -> sa.Engine:
-    options: dict[str, Any] = {"poolclass": QueuePool, "pool_size": 8, "max_overflow": -1}
-    if url.get_backend_name() == "sqlite":
-
-        def connect() -> sqlite3.Connection:
-            # one that is gone is not made again
-            place = f"file:{quote(str(url.database))}?mode=rw"
-            return sqlite3.connect(place, uri=True, check_same_thread=False, timeout=WAIT_SECONDS)
-
-        engine = sa.create_engine("sqlite://", creator=connect, **options)
-        sa.event.listen(engine, "connect", _on_connect)
-        sa.event.listen(engine, "begin", _on_begin)
-        return engine
-    try:
-        return sa.create_engine(
-            url,
-            pool_pre_ping=True,
-            connect_args={"connect_timeout": CONNECT_SECONDS},
-            **options,
-        )
-    except ModuleNotFoundError:
-        raise ValueError(
-            f"database: {label} needs the driver psycopg: {install_with('postgres')}"
-        ) from None
-
-
-def _on_connect(connection: Any, record: Any) -> None:
-    del record
-    # the driver's own BEGIN is deferred; ours is sent by _on_begin
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    cursor.execute(f"PRAGMA busy_timeout = {1000 * WAIT_SECONDS}")
-    cursor.execute("PRAGMA journal_mode = WAL")
-    cursor.execute("PRAGMA foreign_keys = ON")
-    # a commit is on the disk when it returns
-    cursor.execute("PRAGMA synchronous = FULL")
-    # what a withdrawal removes is overwritten
-    cursor.execute("PRAGMA secure_delete = ON")
-    cursor.close()
-
-
-def _on_begin(connection: sa.Connection) -> None:
-    read_only = connection.get_execution_options().get(READ_ONLY)
-    connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
-
-
-def _reason(error: DBAPIError) -> str:
-    text = str(error.orig).strip().split("\n")[0]
-    return next((sentence for sign, sentence in KNOWN.items() if sign in text), text)

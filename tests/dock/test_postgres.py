@@ -42,12 +42,12 @@ def test_everything_is_kept_found_and_withdrawn(postgres, tmp_path):
 def test_words_are_found_in_the_order_of_any_language(postgres, tmp_path):
     import sqlalchemy as sa
 
-    from tacit_dock.database import parse_location
+    from tacit.databases import parse_location
 
     # in Czech "ch" is a letter of its own behind "h"
     czech = "czech_" + secrets.token_hex(4)
     made = f"CREATE DATABASE {czech} TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'cs'"
-    engine = sa.create_engine(parse_location(postgres), isolation_level="AUTOCOMMIT")
+    engine = sa.create_engine(parse_location("database", postgres), isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         connection.exec_driver_sql(made)
         try:

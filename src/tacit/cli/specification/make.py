@@ -155,6 +155,7 @@ def make(
         line(console, "file", f"{place}, {made.revision[:23]}…")
         tell_release(destination, release, kept=_kept(release, output, beside))
 
+    # drawn, paid for, written and told as every release is
     publish(
         prepare,
         flags,
