@@ -43,9 +43,13 @@ from tacit.models.padding import PADDING, unpadded
 from tacit.models.passes import KEPT_ENTRIES, Pass, Passes, seen
 from tacit.models.texts.prefixes import Prefixes
 
+# Held-out prompts whose keys and values are kept in one continuation.
 PROMPTS_TOGETHER = 1000
+# Tokens that are generated after a prompt.
 STEPS = 8
+# Of every interval of a point, each alone.
 CONFIDENCE = 0.95
+# Numbers of candidates at which the success of attacks is reported.
 CURVE = (2, 10, 100, 1000, 10_000, 100_000)
 
 Reader = Callable[[Continuation, slice], Tensor]
@@ -122,6 +126,7 @@ class Laboratory:
         )
         use = Pass.stored(model, kept.prompts, [level], seen(readers))
         bank = read.bank.states[level]
+        # a stream of its own for every layer, so that one does not depend on which others are read
         source = np.random.default_rng([seed, level])
         run = None
         if read.learnt is not None and len(read.learnt) >= kept.geometry:
@@ -322,6 +327,7 @@ class Laboratory:
             metric: the distance; plain when None.
             seed: of the attacker's own draws.
         """
+        # row i of the release is of prompt i of the bank
         found = retrieve(
             bank,
             released[self.attacked],
@@ -336,11 +342,13 @@ class Laboratory:
 
 def _bounded(value: float, interval: tuple[float, float]) -> Interval | None:
     low, high = interval
+    # an infinite end: there are too few prompts for that quantile
     return None if math.isinf(high) else Interval(value, min(low, value), max(high, value))
 
 
 def normal_mean(values: Array) -> Interval:
     """Return a mean with its normal interval, not below zero."""
+    # z s/√n: by the normal law of a mean; the tail of KL is heavy, so its quantiles stand beside it
     error = float(-special.ndtri((1 - CONFIDENCE) / 2) * values.std(ddof=1) / np.sqrt(values.size))
     mean = max(0.0, float(values.mean()))
     return Interval(mean, max(0.0, mean - error), mean + error)
