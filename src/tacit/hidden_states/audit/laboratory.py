@@ -17,8 +17,8 @@ from tacit._ground.checks import Array, integer
 from tacit.accounting import renyi_over_adjacency
 from tacit.attacks.intervals import mean_interval
 from tacit.attacks.last_token.candidates import (
-    Candidates,
     Continued,
+    LastTokenCandidates,
     candidate_states,
     list_candidates,
     predicted,
@@ -30,6 +30,7 @@ from tacit.guarantees import RenyiDP
 from tacit.hidden_states.audit.points import ORDER, AttackPoint
 from tacit.hidden_states.audit.request import Sizes
 from tacit.hidden_states.geometry.estimation import Geometry, measure_geometry
+from tacit.hidden_states.geometry.methods import GeometryFit
 from tacit.hidden_states.geometry.spread import adjacency_differences
 from tacit.hidden_states.geometry.utility import Outcomes, outcomes, summarise
 from tacit.hidden_states.noise.preparing import ORDERS
@@ -135,7 +136,7 @@ class Laboratory:
             model,
             level,
             prefixes.calibration[: kept.geometry],
-            difference_scale="raw",
+            GeometryFit(difference_scale="raw"),
             run=run,
             rng=source,
         )
@@ -200,14 +201,14 @@ class Laboratory:
 
     def continued(
         self, places: Array, candidates: int, predicts: bool
-    ) -> tuple[list[Candidates], Iterable[Continued]]:
+    ) -> tuple[list[LastTokenCandidates], Iterable[Continued]]:
         """Return prompts of the bank run with candidates in the last token's place.
 
         Predictions are kept in half precision, as those of the bank; where even so they would be
         too many to keep they are made anew for every release.
         """
         prompts, asked = self.prefixes.bank[places], (len(places), candidates)
-        listed: list[Candidates] = self.kept(
+        listed: list[LastTokenCandidates] = self.kept(
             ("candidates", *asked),
             lambda: list_candidates(
                 self.model, prompts, count=candidates, public=self.prefixes.calibration[:, -1]
