@@ -112,3 +112,12 @@ def test_a_release_of_a_query_says_what_a_row_is(tmp_path):
     for promise in (Table(mu=1.0, bounds={"a": (-50, 50)}), Rows(success=0.6)):
         notes = privatize("mean", table, promise, QUIET).notes
         assert any("a row of that result is meant" in note for note in notes)
+
+
+def test_intervals_of_quantiles_end_at_declared_bounds_and_tell_no_pool():
+    rows = ROWS[:30, :1]
+    promise = Table(mu=0.3, bounds={"x0": (0, 1)})
+    release = privatize("quantiles:0.1+median", rows, promise, QUIET)
+    assert release.intervals().min() >= 0.0
+    assert release.intervals().max() <= 1.0
+    assert np.isinf(privatize("median", rows, Rows(success=0.9), QUIET).numbers.limits).all()

@@ -280,7 +280,8 @@ class Quantiles(Statistic):
         steps = tuple(
             _steps(columns, place, grid) for place, grid in zip(places, grids, strict=True)
         )
-        return BoundQuantiles(places, labels, tuple(levels.tolist()), grids, steps)
+        blind = columns.rows is None
+        return BoundQuantiles(places, labels, tuple(levels.tolist()), grids, steps, blind=blind)
 
     def _grid(self, columns: Columns, place: int, levels: Array) -> tuple[float, ...]:
         name = columns.names[place]
@@ -344,6 +345,7 @@ class BoundQuantiles(SumStatistic):
         suffix: what stands behind every name.
         conditions: which rows count.
         median: whether it is the median, that of ½ being another where two rows are in the middle.
+        blind: whether the steps end at declared bounds, and not at what rows hold.
     """
 
     columns: tuple[int, ...]
@@ -354,6 +356,14 @@ class BoundQuantiles(SumStatistic):
     suffix: str = ""
     conditions: tuple[Condition, ...] = ()
     median: bool = False
+    blind: bool = False
+
+    def limits(self, bounds: Bounds | None) -> Array:
+        """Return the (lowest, highest) that each quantile can be, (d, 2): the declared bounds."""
+        if not self.blind:
+            return super().limits(bounds)
+        ends = [(steps[0], steps[-1]) for steps in self.steps]
+        return np.repeat(np.array(ends), len(self.levels), axis=0)
 
     def terms(self) -> tuple[Term, ...]:
         """Return the count and the counts up to every threshold."""
