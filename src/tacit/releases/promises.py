@@ -12,7 +12,7 @@ from tacit._ground.values import Count, Flag, Positive, Share, Spelled, Within, 
 from tacit.guarantees.adjacency import Adjacency
 from tacit.releases.strength import gaussian_mu
 
-Pair: TypeAlias = tuple[float, float]
+Ends: TypeAlias = tuple[float, float]
 
 
 def rate_of(text: str) -> float:
@@ -23,9 +23,9 @@ def rate_of(text: str) -> float:
         raise ValueError(f"expected a share between 0 and 1, such as 1/3, got {text!r}") from None
 
 
-def bounds_of(text: str) -> dict[str, Pair]:
+def bounds_of(text: str) -> dict[str, Ends]:
     """Return the bounds of columns, as in ``age=0:120,income=0:250000``."""
-    found: dict[str, Pair] = {}
+    found: dict[str, Ends] = {}
     for piece in next(csv.reader([text]), []):
         name, _, ends = piece.rpartition("=")
         low, colon, high = ends.partition(":")
@@ -63,7 +63,7 @@ def _once(name: str, found: Mapping[str, Any]) -> None:
 
 Rate: TypeAlias = Annotated[float, Within(0, 1), Spelled("1/K", rate_of)]
 Bounds: TypeAlias = Annotated[
-    Mapping[str, Pair] | tuple[Pair, ...], Spelled("NAME=LOW:HIGH,…", bounds_of)
+    Mapping[str, Ends] | tuple[Ends, ...], Spelled("NAME=LOW:HIGH,…", bounds_of)
 ]
 LevelsOf: TypeAlias = Annotated[
     Mapping[str, tuple[str | float, ...]], Spelled("NAME=LEVEL,…", levels_of, repeated=True)
