@@ -21,6 +21,7 @@ from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from tacit.hidden_states.geometry.fisher import fisher_information
+from tacit.hidden_states.geometry.methods import FisherFit
 from tacit.models.language import TOKENS_PER_BATCH, LanguageModel
 from tacit.models.loading import load
 
@@ -48,7 +49,7 @@ def main() -> None:
 
     def measure(count: int | None = None, **choices: object) -> Callable[[], object]:
         part = prompts[:count]
-        return lambda: fisher_information(model, options.layer, part, rng=0, **choices)
+        return lambda: fisher_information(model, options.layer, part, FisherFit(**choices), rng=0)
 
     runs: dict[str, Callable[[], object]] = {
         "plain": lambda: plain(model, prompts, followers),

@@ -1,5 +1,8 @@
 """Arguments that no function can use, and a function called with each of them."""
 
+import dataclasses
+import inspect
+
 import numpy as np
 
 HOSTILE = [
@@ -46,3 +49,16 @@ def is_refused(function, arguments, options):
     except ValueError:
         return True
     return False
+
+
+def asked(function, kind):
+    """A function that takes the fields of its value as keywords: a test changes them one by one."""
+    parameters = inspect.signature(function).parameters.values()
+    place = next(one.name for one in parameters if isinstance(one.default, kind))
+    names = {field.name for field in dataclasses.fields(kind)}
+
+    def call(*given, **named):
+        how = kind(**{name: named.pop(name) for name in list(named) if name in names})
+        return function(*given, **named, **{place: how})
+
+    return call

@@ -256,15 +256,6 @@ def test_what_stands_beside_does_not_import_each_other():
             assert not wrong.search(path.read_text(encoding="utf-8")), path
 
 
-def test_a_class_name_has_one_meaning():
-    found: dict[str, list[str]] = {}
-    for place in sorted(SOURCE.parent.glob("tacit*/**/*.py")):
-        for node in ast.walk(ast.parse(place.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                found.setdefault(node.name, []).append(str(place.relative_to(SOURCE.parent)))
-    assert not {name: places for name, places in found.items() if len(places) > 1}
-
-
 def test_a_circle_is_found():
     edges = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set()}
     assert circles(edges) == [{"b", "c"}]

@@ -15,6 +15,7 @@ SOURCE = Path(tacit.__file__).parents[1]
 ONE_KEY = {
     "tacit/adapters/saving.py",
     "tacit_lab/cli/images.py",
+    "tacit_lab/studies/specifications/learnwares.py",
     "tacit/specifications/seeds/models.py",
     "tacit/specifications/subspace.py",
 }

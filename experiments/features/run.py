@@ -9,8 +9,16 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tacit import codec
 from tacit._ground.files import write_text_atomic
-from tacit.hidden_states import Transcoder, measure_features, train_transcoder
+from tacit.hidden_states import (
+    FeatureStudy,
+    Scoring,
+    Transcoder,
+    TranscoderFit,
+    measure_features,
+    train_transcoder,
+)
 from tacit.models import LanguageModel, Prefixes, docstring_corpus, load
 from tacit_lab.studies.features import features_page
 from tacit_lab.studies.hidden.results import write_result
@@ -82,18 +90,18 @@ def _row(
     """Train features of one place, and measure them."""
     start = time.perf_counter()
     coder: Transcoder = train_transcoder(
-        model, LAYER, prefixes.calibration, reads=reads, steps=steps, seed=SEED
+        model, LAYER, prefixes.calibration, TranscoderFit(reads=reads, steps=steps), seed=SEED
     )
     print(f"{time.perf_counter() - start:.0f} s  {coder}  {coder.trained}", flush=True)
     found = measure_features(
-        model, LAYER, coder, prefixes.bank, prefixes.held_out, threshold=THRESHOLD,
-        each=scale["each"], edited=scale["edited"], rng=SEED,
+        model, LAYER, coder, prefixes.bank, prefixes.held_out,
+        Scoring(threshold=THRESHOLD, each=scale["each"]), edited=scale["edited"], rng=SEED,
     )  # fmt: skip
-    told = found.to_dict()
-    scores = found.scores
+    # the details as they are stored, with the digests of what they are about
+    told = {**codec.write(FeatureStudy, found.details), "digests": [*map(list, found.digests)]}
+    scores = found.details.scores
     scored = scores.score[scores.measured > 0]
-    for name in ("scores", "form", "format", "version", "created"):
-        del told[name]
+    del told["scores"]
     return {
         **told,
         "features": coder.size,

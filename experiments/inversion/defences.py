@@ -13,6 +13,7 @@ import torch
 
 from tacit.attacks import (
     Alignment,
+    InverterFit,
     MappedChannel,
     StateInverter,
     StateRelease,
@@ -195,8 +196,9 @@ class Study:
         effort: dict[str, Any] = {"steps": 20} if self.given.fast else {
             "minutes": self.given.minutes}  # fmt: skip
         inverter = trained or StateInverter.train(
-            self.model, self.given.layer, self.stream, length=secret.shape[1], kind="at-once",
-            release=StateRelease(MappedChannel(view.of_states)), progress=False, **effort,
+            self.model, self.given.layer, self.stream, InverterFit(kind="at-once", **effort),
+            length=secret.shape[1], release=StateRelease(MappedChannel(view.of_states)),
+            progress=False,
         )  # fmt: skip
         if not self._done(**key):
             found = attack_inversion(

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tacit.attacks import SequenceInverter, StateRelease, attack_inversion
+from tacit.attacks import InverterFit, SequenceInverter, StateRelease, attack_inversion
 from tacit.attacks.inversion.learned.released import trajectories_of
-from tacit.hidden_states import state_release
+from tacit.hidden_states import StateMechanism, state_release
 from tacit.models import LanguageModel, docstring_corpus, load, sample_prefixes
 from tacit.models.texts.corpus import hold_out
 from tacit_lab.studies.hidden.equal import scaled_to
@@ -96,8 +96,9 @@ class Study:
 
     def _law(self, mechanism: str, budget: float) -> StateRelease:
         return state_release(
-            self.model, self.given.layer, self.public, mechanism, kl_budget=budget,
-            codewords=self.sizes["codes"], decision_cost=DECISION_COST, positions="all",
+            self.model, self.given.layer, self.public,
+            StateMechanism(mechanism=mechanism, kl_budget=budget, codewords=self.sizes["codes"],
+                           decision_cost=DECISION_COST, positions="all"),
         )  # fmt: skip
 
     def _scaled(self, law: StateRelease, level: float) -> StateRelease:
@@ -122,9 +123,10 @@ class Study:
             label = "-".join(str(part) for part in (name, *key.values())).replace(" ", "-")
             effort: Row = {"steps": 20} if self.given.fast else {"minutes": minutes}
             trained = SequenceInverter.train(
-                self.model, self.given.layer, self.stream, length=LENGTH, release=law,
-                size=self.given.size, **effort,
-                checkpoint=self.given.checkpoints / f"{label}-sequence-{minutes:g}",
+                self.model, self.given.layer, self.stream,
+                InverterFit(size=self.given.size, **effort,
+                            checkpoint=self.given.checkpoints / f"{label}-sequence-{minutes:g}"),
+                length=LENGTH, release=law,
             )  # fmt: skip
         for aware, inverter in ((True, trained), (False, clean)):
             if inverter is None or self._done(**facts, aware=aware):

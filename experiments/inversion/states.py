@@ -12,6 +12,7 @@ import torch
 
 from tacit.attacks import (
     CodeChannel,
+    InverterFit,
     Recovery,
     StateInverter,
     StateRelease,
@@ -100,9 +101,10 @@ class Study:
     ) -> StateInverter:
         effort: dict[str, Any] = {"steps": 20} if self.given.fast else {"minutes": minutes}
         return StateInverter.train(
-            self.model, self.given.layer, self.stream, length=length, release=release, kind=kind,
-            size=self.given.size, **effort,
-            checkpoint=self.given.checkpoints / f"{name}-{kind}-{length}-{minutes:g}",
+            self.model, self.given.layer, self.stream,
+            InverterFit(kind=kind, size=self.given.size, **effort,
+                        checkpoint=self.given.checkpoints / f"{name}-{kind}-{length}-{minutes:g}"),
+            length=length, release=release,
         )  # fmt: skip
 
     def _done(self, **key: Any) -> bool:

@@ -4,6 +4,7 @@ from . import accounting as accounting
 from . import adapters as adapters
 from . import attacks as attacks
 from . import classifiers as classifiers
+from . import codec as codec
 from . import compute as compute
 from . import conversions as conversions
 from . import covariance as covariance

@@ -71,6 +71,9 @@ def superscript(number: int) -> str:
 
 
 def _decimal(value: float, digits: int, rounding: str) -> str:
+    # what is no share, of a file that says so, has a power of ten
+    if not abs(value) < LARGE:
+        return f"{significant(value)} × 100%" if math.isfinite(value) else f"{significant(value)}%"
     # repr is the shortest decimal that reads back as the same float: 0.55 prints as 55.0%
     scaled = Decimal(repr(value)) * 100
     return f"{scaled.quantize(Decimal(1).scaleb(-digits), rounding=rounding)}%"

@@ -179,6 +179,10 @@ def test_columns_of_a_table(tmp_path):
     path.write_text("mood\n", encoding="utf-8")
     with pytest.raises(ValueError, match="at least one row"):
         read_labels(path)
+    path.write_text('mood\ncalm\n"secret\ncalm\n', encoding="utf-8")
+    with pytest.raises(ValueError, match=r"^path: .*line 4: no CSV") as refused:
+        read_labels(path)
+    assert "secret" not in str(refused.value)
 
 
 FORMS = (lambda rows: rows, lambda rows: rows.astype(np.int32), np.ndarray.tolist, list)

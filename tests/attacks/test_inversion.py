@@ -16,6 +16,7 @@ from tacit.attacks import (  # noqa: E402
     Inversion,
     Recovery,
     TokenProbe,
+    TokenSearch,
     TrajectoryInverter,
     attack_inversion,
     sequential_decoder,
@@ -23,6 +24,7 @@ from tacit.attacks import (  # noqa: E402
 from tacit.attacks.sequential import search  # noqa: E402
 from tacit.covariance import Isotropic  # noqa: E402
 from tacit.hidden_states import Codebook, CodebookFit, inversion_attacks  # noqa: E402
+from tests.arguments import asked  # noqa: E402
 from tests.hidden_states.networks import small_network  # noqa: E402
 
 WIDTH, VOCABULARY, LAYER = 16, 40, 1
@@ -195,9 +197,14 @@ class TestProbe:
 class TestDecoderWithProbe:
     def test_a_short_shortlist_loses_nothing_of_clean_states(self, model, probe, secret):
         found = sequential_decoder(
-            model, LAYER, clean_states(model, secret), 1e-9 * np.eye(WIDTH),
-            truth=secret, probe=probe, shortlist=4, margins=False,
-        )  # fmt: skip
+            model,
+            LAYER,
+            clean_states(model, secret),
+            1e-9 * np.eye(WIDTH),
+            TokenSearch(shortlist=4, margins=False),
+            truth=secret,
+            probe=probe,
+        )
         assert found.exact == 1.0
         assert found.predicted is None
         assert found.margins is None
@@ -213,11 +220,12 @@ class TestDecoderWithProbe:
             honest.positions, honest.reports,
         )  # fmt: skip
         noise = 1e-9 * np.eye(WIDTH)
-        arguments = {"truth": secret, "probe": astray, "shortlist": 1, "margins": False}
+        arguments = {"truth": secret, "probe": astray}
         clean = clean_states(model, secret)
-        assert sequential_decoder(model, LAYER, clean, noise, **arguments).exact == 1.0
+        how = TokenSearch(shortlist=1, margins=False)
+        assert sequential_decoder(model, LAYER, clean, noise, how, **arguments).exact == 1.0
         monkeypatch.setattr(search, "far", lambda *_: np.inf)
-        assert sequential_decoder(model, LAYER, clean, noise, **arguments).exact < 0.3
+        assert sequential_decoder(model, LAYER, clean, noise, how, **arguments).exact < 0.3
 
     def test_a_fallback_of_some_tokens_finds_them_and_no_others(self, model, public, secret):
         """The truth is found where it is among the likeliest by the network itself."""
@@ -227,9 +235,13 @@ class TestDecoderWithProbe:
             honest.residual, honest.log_prior, honest.positions, honest.reports,
         )  # fmt: skip
         noise = 1e-9 * np.eye(WIDTH)
-        arguments = {"probe": astray, "shortlist": 1, "fallback": 12}
         found = sequential_decoder(
-            model, LAYER, clean_states(model, secret), noise, margins=False, **arguments
+            model,
+            LAYER,
+            clean_states(model, secret),
+            noise,
+            TokenSearch(shortlist=1, fallback=12, margins=False),
+            probe=astray,
         )
         lost = 0
         for row, tokens in zip(secret, found.tokens, strict=True):
@@ -247,9 +259,14 @@ class TestDecoderWithProbe:
         noise = Isotropic(0.4, WIDTH)
         released = clean_states(model, secret) + noise.sample(100, 5).reshape(20, 5, WIDTH)
         arguments = {"beam": 2, "token_law": "model"}
-        plain = sequential_decoder(model, LAYER, released, noise, **arguments)
+        plain = sequential_decoder(model, LAYER, released, noise, TokenSearch(**arguments))
         listed = sequential_decoder(
-            model, LAYER, released, noise, probe=probe, shortlist=VOCABULARY, **arguments
+            model,
+            LAYER,
+            released,
+            noise,
+            TokenSearch(shortlist=VOCABULARY, **arguments),
+            probe=probe,
         )
         np.testing.assert_array_equal(plain.tokens, listed.tokens)
         np.testing.assert_allclose(plain.scores, listed.scores, rtol=1e-9)
@@ -261,16 +278,26 @@ class TestDecoderWithProbe:
             for layer in (1, 2)
         ]
         both = sequential_decoder(
-            model, [1, 2], parts, [noise, noise], truth=secret, margins=False,
+            model,
+            [1, 2],
+            parts,
+            [noise, noise],
+            TokenSearch(margins=False),
+            truth=secret,
             probe=TokenProbe.fit(model, [1, 2], public),
-        )  # fmt: skip
+        )
         single = [
             sequential_decoder(
-                model, layer, part, noise, truth=secret, margins=False,
+                model,
+                layer,
+                part,
+                noise,
+                TokenSearch(margins=False),
+                truth=secret,
                 probe=TokenProbe.fit(model, layer, public),
             )
             for layer, part in zip((1, 2), parts, strict=True)
-        ]  # fmt: skip
+        ]
         assert both.recovered > max(one.recovered for one in single)
 
     @pytest.mark.parametrize(
@@ -291,7 +318,7 @@ class TestDecoderWithProbe:
             "probe": probe, **change,
         }  # fmt: skip
         with pytest.raises(ValueError, match=rf"^{name}"):
-            sequential_decoder(model, **arguments)
+            asked(sequential_decoder, TokenSearch)(model, **arguments)
 
 
 def channel_of(book, table=None):
@@ -328,9 +355,14 @@ class TestCodes:
         channel = channel_of(books[kind])
         codes = codes_of(model, channel, secret[:8])
         found = sequential_decoder(
-            model, LAYER, codes, channel, truth=secret[:8], token_law="model", beam=6,
+            model,
+            LAYER,
+            codes,
+            channel,
+            TokenSearch(token_law="model", beam=6),
+            truth=secret[:8],
             probe=TokenProbe.fit(model, LAYER, public, channel=channel),
-        )  # fmt: skip
+        )
         assert found.predicted is None
         explained = found.scores == 0.0
         assert explained.mean() > 0.6
@@ -349,7 +381,12 @@ class TestCodes:
         probe = TokenProbe.fit(model, LAYER, every, channel=channel)
         for row in (3, 200, 611):
             found = sequential_decoder(
-                model, LAYER, codes[row], channel, probe=probe, beam=81, token_law="model"
+                model,
+                LAYER,
+                codes[row],
+                channel,
+                TokenSearch(beam=81, token_law="model"),
+                probe=probe,
             )
             same = (codes == codes[row]).all(axis=1)
             best = every[np.where(same, prior, -np.inf).argmax()]
@@ -376,9 +413,13 @@ class TestCodes:
             monkeypatch.setattr(search, "TRIED", first)
             run.clear()
             attack = sequential_decoder(
-                model, LAYER, codes, channel, probe=probe, shortlist=1, beam=beam,
-                token_law="model",
-            )  # fmt: skip
+                model,
+                LAYER,
+                codes,
+                channel,
+                TokenSearch(shortlist=1, beam=beam, token_law="model"),
+                probe=probe,
+            )
             found.append((attack.tokens, attack.scores, sum(run)))
         np.testing.assert_array_equal(found[0][0], found[1][0])
         np.testing.assert_array_equal(found[0][1], found[1][1])
@@ -409,9 +450,14 @@ class TestCodes:
         codes = codes_of(model, channel_of(books[0]), secret)
         reports = channel.draw(codes.reshape(-1), 3).reshape(codes.shape)
         found = sequential_decoder(
-            model, LAYER, reports, channel, truth=secret, token_law="model", beam=2,
+            model,
+            LAYER,
+            reports,
+            channel,
+            TokenSearch(token_law="model", beam=2),
+            truth=secret,
             probe=TokenProbe.fit(model, LAYER, public, channel=channel, rng=0),
-        )  # fmt: skip
+        )
         assert 1 / VOCABULARY < found.recovered < 1.0
         assert (found.scores > 0.0).all()
 

@@ -8,8 +8,10 @@ import torch
 
 from tacit.attacks import (
     CodeChannel,
+    InverterFit,
+    LearningSchedule,
     MappedChannel,
-    Shape,
+    NetworkShape,
     StateInverter,
     StateRelease,
     VerifiedInverter,
@@ -20,6 +22,8 @@ from tacit.models import LanguageModel
 from tests.attacks.tiny import VOCABULARY, WIDTH, tiny_model
 
 LENGTH = 3
+# What is asked of a fit; the rest is of the texts.
+FIT = ("minutes", "steps", "shape", "schedule", "checkpoint", "size", "kind")
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +47,14 @@ def public(stream):
 
 
 def trained(model, stream, **given):
-    shape = Shape(kind=given.pop("kind", "right-to-left"), layers=1, width=32, memory=4)
-    options = {"length": LENGTH, "steps": 100, "batch": 64, "shape": shape, "progress": False}
-    return StateInverter.train(model, 1, stream, **{**options, **given})
+    shape = NetworkShape(kind=given.pop("kind", "right-to-left"), layers=1, width=32, memory=4)
+    told = {name: given.pop(name) for name in ("batch", "precision") if name in given}
+    how = {name: given.pop(name) for name in FIT if name in given}
+    schedule = LearningSchedule(**{"batch": 64, **told})
+    fit = InverterFit(**{"steps": 100, "shape": shape, "schedule": schedule, **how})
+    return StateInverter.train(
+        model, 1, stream, fit, **{"length": LENGTH, "progress": False, **given}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -279,10 +288,10 @@ def test_bad_settings_are_named(model, stream, inverter):
     for given, words in [
         ({"kind": "sideways"}, "kind"),
         ({"length": 9}, "length: expected at most 8, got 9"),
-        ({"minutes": 1.0}, "steps: expected either steps or minutes"),
+        ({"minutes": 1.0}, "steps: expected this or minutes, got both"),
         ({"kind": "forward", "shortest": 1}, "shortest"),
         ({"release": 3}, "release: expected a StateRelease"),
-        ({"depth": 3}, "depth: expected a field of a schedule"),
+        ({"shape": 3}, "shape: expected a NetworkShape, got int"),
     ]:
         with pytest.raises(ValueError, match=words):
             trained(model, stream, **given)

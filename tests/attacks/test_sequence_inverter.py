@@ -8,8 +8,10 @@ import torch
 
 from tacit.attacks import (
     CodeChannel,
+    InverterFit,
+    LearningSchedule,
+    NetworkShape,
     SequenceInverter,
-    Shape,
     StateInverter,
     StateRelease,
     attack_inversion,
@@ -19,6 +21,8 @@ from tacit.models import LanguageModel
 from tests.attacks.tiny import VOCABULARY, WIDTH, tiny_model
 
 LENGTH = 4
+# What is asked of a fit; the rest is of the texts.
+FIT = ("minutes", "steps", "shape", "schedule", "checkpoint", "size", "kind")
 CHANCE = 1.0 / VOCABULARY
 
 
@@ -43,9 +47,14 @@ def public(stream):
 
 
 def trained(model, stream, **given):
-    shape = Shape(kind=given.pop("kind", "forward"), layers=1, width=32, memory=4)
-    options = {"length": LENGTH, "steps": 60, "batch": 64, "shape": shape, "progress": False}
-    return SequenceInverter.train(model, 1, stream, **{**options, **given})
+    shape = NetworkShape(kind=given.pop("kind", "forward"), layers=1, width=32, memory=4)
+    told = {name: given.pop(name) for name in ("batch", "precision") if name in given}
+    how = {name: given.pop(name) for name in FIT if name in given}
+    schedule = LearningSchedule(**{"batch": 64, **told})
+    fit = InverterFit(**{"steps": 60, "shape": shape, "schedule": schedule, **how})
+    return SequenceInverter.train(
+        model, 1, stream, fit, **{"length": LENGTH, "progress": False, **given}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -77,8 +86,10 @@ def test_every_kind_reads_states_that_tell_their_tokens(model, stream, secret, p
 
 def test_all_positions_tell_more_than_the_last(model, stream, secret, public, inverter):
     last = StateInverter.train(
-        model, 1, stream, length=LENGTH, steps=60, batch=64, progress=False,
-        shape=Shape(layers=1, width=32, memory=4),
+        model, 1, stream,
+        InverterFit(steps=60, shape=NetworkShape(layers=1, width=32, memory=4),
+                    schedule=LearningSchedule(batch=64)),
+        length=LENGTH, progress=False,
     )  # fmt: skip
     whole = clean_of(model, secret)
     tokens = [inverter.invert(whole), last.invert(whole[:, -1])]
@@ -169,11 +180,11 @@ def test_what_is_learnt_in_half_precision_is_read_in_single(model, stream, kind)
         ),
         centres,
     )
-    shape = Shape(kind="at-once", layers=1, width=32)
-    found = kind.train(
-        model, 1, stream, length=LENGTH, release=release, shape=shape, steps=60, batch=64,
-        precision="bfloat16", progress=False,
+    fit = InverterFit(
+        shape=NetworkShape(kind="at-once", layers=1, width=32), steps=60,
+        schedule=LearningSchedule(batch=64, precision="bfloat16"),
     )  # fmt: skip
+    found = kind.train(model, 1, stream, fit, length=LENGTH, release=release, progress=False)
     unseen = stream[-160:].unfold(0, LENGTH, 1)
     everywhere = kind is SequenceInverter
     states = model.states(unseen, 1, positions="all" if everywhere else "last")
@@ -204,8 +215,10 @@ def test_an_interrupted_training_goes_on_from_its_own_checkpoint(model, stream, 
         trained(model, stream, steps=12, checkpoint=path, release=StateRelease(np.ones(WIDTH)))
     with pytest.raises(ValueError, match="checkpoint"):
         StateInverter.train(
-            model, 1, stream, length=LENGTH, steps=12, batch=64, progress=False, checkpoint=path,
-            shape=Shape(kind="forward", layers=1, width=32, memory=4),
+            model, 1, stream,
+            InverterFit(steps=12, checkpoint=str(path), schedule=LearningSchedule(batch=64),
+                        shape=NetworkShape(kind="forward", layers=1, width=32, memory=4)),
+            length=LENGTH, progress=False,
         )  # fmt: skip
 
 

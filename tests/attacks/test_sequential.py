@@ -11,9 +11,11 @@ pytest.importorskip("transformers")
 
 from scipy import stats  # noqa: E402
 
+from tacit.attacks import TokenSearch  # noqa: E402
 from tacit.attacks.sequential.decoder import sequential_decoder  # noqa: E402
 from tacit.attacks.sequential.margin_law import margin_threshold, step_law  # noqa: E402
 from tacit.covariance import Isotropic, LowRank  # noqa: E402
+from tests.arguments import asked  # noqa: E402
 from tests.hidden_states.networks import small_network  # noqa: E402
 
 WIDTH, VOCABULARY, LAYER = 12, 9, 1
@@ -57,7 +59,10 @@ def test_noise_that_leaves_directions_bare_hides_nothing(model, prompts):
     basis = np.linalg.qr(np.random.default_rng(3).normal(size=(WIDTH, 6)))[0].T
     noise = LowRank(basis, 1e6 * np.eye(6))
     released = trajectories(model, few, noise, 0)
-    assert sequential_decoder(model, LAYER, released, noise, truth=few, floor=1e-6).exact == 1.0
+    assert (
+        sequential_decoder(model, LAYER, released, noise, TokenSearch(floor=1e-6), truth=few).exact
+        == 1.0
+    )
     # the same energy in all directions leaves next to nothing
     full = Isotropic(1e6 / 2, WIDTH)
     released = trajectories(model, few, full, 0)
@@ -68,7 +73,13 @@ def test_predicted_success_is_the_measured_one(model, prompts):
     noise = shaped(0.5)
     released = trajectories(model, prompts, noise, 11)
     found = sequential_decoder(
-        model, LAYER, released, noise, truth=prompts, rng=0, draws=100, confidence=0.9999
+        model,
+        LAYER,
+        released,
+        noise,
+        TokenSearch(draws=100, confidence=0.9999),
+        truth=prompts,
+        rng=0,
     )
     assert 0.2 < found.exact < 0.9
     error = math.sqrt(found.predicted * (1 - found.predicted) / len(prompts))
@@ -76,7 +87,13 @@ def test_predicted_success_is_the_measured_one(model, prompts):
     assert found.exact_interval[0] < found.predicted < found.exact_interval[1]
     # noise of another size is told apart
     wrong = sequential_decoder(
-        model, LAYER, released[:40], noise.scaled(4.0), truth=prompts[:40], rng=0, draws=100
+        model,
+        LAYER,
+        released[:40],
+        noise.scaled(4.0),
+        TokenSearch(draws=100),
+        truth=prompts[:40],
+        rng=0,
     )
     assert abs(found.exact - wrong.predicted) > 4 * error
     assert found.published <= found.predicted_low <= found.predicted <= found.predicted_high
@@ -105,9 +122,11 @@ def test_a_wide_beam_is_exhaustive_search(model, prompts, prior):
     few = prompts[:4, :3]
     released = trajectories(model, few, noise, 4)
     found = sequential_decoder(
-        model, LAYER, released, noise, beam=VOCABULARY**2, token_law=prior, floor=0.0
+        model, LAYER, released, noise, TokenSearch(beam=VOCABULARY**2, token_law=prior, floor=0.0)
     )
-    greedy = sequential_decoder(model, LAYER, released, noise, token_law=prior, floor=0.0)
+    greedy = sequential_decoder(
+        model, LAYER, released, noise, TokenSearch(token_law=prior, floor=0.0)
+    )
     differ = 0
     for row in range(len(few)):
         tokens, score = exhaustive(model, released[row], noise, prior=prior == "model")
@@ -125,15 +144,23 @@ def test_views_add_up(model, prompts):
     few = prompts[:8]
     noise = shaped(1.0)
     parts = [trajectories(model, few, noise, seed, layer) for seed, layer in ((1, 1), (2, 2))]
-    both = sequential_decoder(model, [1, 2], parts, [noise, noise], truth=few, rng=0, floor=0.0)
+    both = sequential_decoder(
+        model, [1, 2], parts, [noise, noise], TokenSearch(floor=0.0), truth=few, rng=0
+    )
     single = [
-        sequential_decoder(model, layer, part, noise, truth=few, rng=0, floor=0.0)
+        sequential_decoder(model, layer, part, noise, TokenSearch(floor=0.0), truth=few, rng=0)
         for layer, part in zip((1, 2), parts, strict=True)
     ]
     squares = [found.margins**2 for found in single]
     assert (both.margins**2 >= (squares[0] + squares[1]) * (1 - 1e-9)).all()
     twice = sequential_decoder(
-        model, [1, 1], [parts[0], parts[0]], [noise, noise], truth=few, rng=0, floor=0.0
+        model,
+        [1, 1],
+        [parts[0], parts[0]],
+        [noise, noise],
+        TokenSearch(floor=0.0),
+        truth=few,
+        rng=0,
     )
     np.testing.assert_allclose(twice.margins, math.sqrt(2) * single[0].margins, rtol=1e-5)
     assert both.predicted > max(found.predicted for found in single)
@@ -143,7 +170,9 @@ def test_margins_by_brute_force(model, prompts):
     noise = shaped(1.0)
     few = prompts[:3]
     released = trajectories(model, few, noise, 1)
-    found = sequential_decoder(model, LAYER, released, noise, truth=few, rng=0, floor=0.0)
+    found = sequential_decoder(
+        model, LAYER, released, noise, TokenSearch(floor=0.0), truth=few, rng=0
+    )
     for row, step in itertools.product(range(3), range(4)):
         stem = few[row, :step].expand(VOCABULARY, -1)
         longer = torch.cat([stem, torch.arange(VOCABULARY)[:, None]], 1)
@@ -159,7 +188,7 @@ def test_shortlist_takes_the_likeliest(model, prompts):
     few = prompts[:20]
     released = trajectories(model, few, noise, 1)
     all_of_them = sequential_decoder(model, LAYER, released, noise, truth=few)
-    short = sequential_decoder(model, LAYER, released, noise, truth=few, shortlist=2)
+    short = sequential_decoder(model, LAYER, released, noise, TokenSearch(shortlist=2), truth=few)
     assert short.recovered < all_of_them.recovered
     for row in short.tokens:
         for step in range(1, 4):
@@ -235,4 +264,4 @@ def test_refusals(model, change, name):
         **change,
     }
     with pytest.raises(ValueError, match=rf"^{name}"):
-        sequential_decoder(model, **arguments)
+        asked(sequential_decoder, TokenSearch)(model, **arguments)

@@ -41,14 +41,14 @@ def test_the_evidence_has_a_page_and_passes_or_fails_the_gate(
                  "--report", page)  # fmt: skip
     assert done.code == 0, done.err
     content = json.loads(path.read_text("utf-8"))
-    share = content["recovery"]["token_accuracy"]
+    share = content["details"]["recovery"]["token_accuracy"]
     assert 0.0 <= share["value"] <= 1.0
-    assert (content["measured_kl"] == 0.0) == (mechanism == "clean")
+    assert (content["details"]["measured_kl"] == 0.0) == (mechanism == "clean")
     assert "Nothing is guaranteed" in page.read_text("utf-8")
     assert tacit("gate", path, "--max-inversion", "1").code == 0
     assert tacit("gate", path, "--max-inversion", str(0.99 * share["high"])).code == 1
     assert tacit("show", path).code == 0
-    content["recovery"]["token_accuracy"]["high"] = share["value"]
+    share["high"] = share["value"]
     path.write_text(json.dumps(content), "utf-8")
     refused(tacit("gate", path, "--max-inversion", "1"), "release")
 
@@ -67,8 +67,8 @@ def test_what_is_stored_without_noise_is_read_by_who_adapts(
     done = tacit(*given, *flags, "--json", path)
     assert done.code == 0, done.err
     content = json.loads(path.read_text("utf-8"))
-    assert content["mechanism"] == title
-    assert (content["measured_kl"] < 1e-6) == title.startswith("rotation")
+    assert content["method"] == title
+    assert (content["details"]["measured_kl"] < 1e-6) == title.startswith("rotation")
     assert tacit("show", path).code == 0
 
 
@@ -97,10 +97,10 @@ def test_releases_of_all_positions_have_a_page_and_pass_the_gate(
                  "--report", page)  # fmt: skip
     assert done.code == 0, done.err
     content = json.loads(path.read_text("utf-8"))
-    assert content["attacker"].startswith(attacker)
-    assert content["positions"] == "all"
-    assert "of all positions of layer 1" in content["form"]["title"]
-    assert "the released states of all its positions" in content["form"]["secret"]
+    assert content["details"]["attacker"].startswith(attacker)
+    assert content["details"]["positions"] == "all"
+    assert "of all positions of layer 1" in content["title"]
+    assert "the released states of all its positions" in content["secret"]
     assert "all positions" in page.read_text("utf-8")
     assert tacit("show", path).code == 0
     assert tacit("gate", path, "--max-inversion", "1").code == 0
@@ -133,10 +133,10 @@ def test_clean_states_of_all_positions_are_read_whole(
     done = tacit(*without_steps, "--positions", "all", "--kind", "training-free", "--json", path)
     assert done.code == 0, done.err
     content = json.loads(path.read_text("utf-8"))
-    assert content["recovery"]["exact"]["value"] == 1.0
+    assert content["details"]["recovery"]["exact"]["value"] == 1.0
     assert tacit("gate", path, "--max-inversion", "0.99").code == 1
-    # evidence that names no positions is of the last state: its stored form says otherwise
-    del content["positions"]
+    # of the last state alone it would have another title
+    content["details"]["positions"] = "last"
     path.write_text(json.dumps(content), "utf-8")
     refused(tacit("gate", path, "--max-inversion", "1"), "release")
 
@@ -144,19 +144,21 @@ def test_clean_states_of_all_positions_are_read_whole(
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
-        ("mechanism", 5, "mechanism: expected a text"),
-        ("mechanism", None, "mechanism: expected a text"),
-        ("attacker", {}, "attacker: expected a text"),
-        ("length", 2, "recovery: expected positions"),
-        ("release", 5, ""),
-        ("training", [], ""),
+        ("mechanism", 5, "mechanism: expected text"),
+        ("mechanism", None, "mechanism: expected text"),
+        ("attacker", {}, "attacker: expected text"),
+        ("length", 2, "recovery: expected at most length, 2, positions"),
+        ("release", 5, "release: expected the fields of FixedRelease"),
+        ("training", [], "training: expected the fields of InverterTraining"),
     ],
 )
 def test_malformed_evidence_is_named(
     tacit: Tacit, evidence: str, tmp_path: Path, field: str, value: object, words: str
 ) -> None:
     path = tmp_path / "malformed.json"
-    path.write_text(json.dumps({**json.loads(evidence), field: value}), "utf-8")
+    content = json.loads(evidence)
+    content["details"][field] = value
+    path.write_text(json.dumps(content), "utf-8")
     refused(tacit("gate", path, "--max-inversion", "1"), words)
     refused(tacit("show", path), words)
 
@@ -185,9 +187,9 @@ def test_a_codebook_that_was_stored_is_attacked_as_it_is(
     done = tacit(*flags, "--json", path)
     assert done.code == 0, done.err
     content = json.loads(path.read_text("utf-8"))
-    assert content["release"]["codebook"] == book.digest
-    assert content["form"]["title"].startswith("codes of a ")
-    assert content["measured_kl"] > 0.0
+    assert content["details"]["release"]["codebook"] == book.digest
+    assert content["title"].startswith("codes of a ")
+    assert content["details"]["measured_kl"] > 0.0
     refused(tacit(*flags, "--mechanism", "codes"), "--codebook")
 
 
@@ -214,12 +216,12 @@ def test_a_codebook_of_another_layer_or_width_is_refused(
 
 
 def test_a_release_that_no_inverter_was_run_on_does_not_pass() -> None:
-    from tacit import check_release
-    from tacit.releases import Form
+    from tacit.gate import Policy, check_release
+    from tacit.releases import Release
 
-    form = Form(kind="x", title="t", secret="s", method="m", guarantees=(), created="now",
-                reproducible=False)  # fmt: skip
-    result = check_release(form, max_inversion=0.5)
+    release = Release(kind="x", title="t", secret="s", method="m", guarantees=(), details=None,
+                      reproducible=False)  # fmt: skip
+    result = check_release(release, Policy(max_inversion=0.5))
     assert not result.passed
     assert "no inverter was run" in result.checks[0].sentence
 
@@ -229,7 +231,7 @@ def test_a_release_that_no_inverter_was_run_on_does_not_pass() -> None:
     [
         (("--kind", "sideways"), "--kind"),
         (("--mechanism", "loud"), "mechanism"),
-        (("--minutes", "1"), "--steps: expected this or --minutes"),
+        (("--minutes", "1"), "--steps: expected this or minutes"),
         (("--measured", "1"), "--measured"),
         (("--mechanism", "pca(x)"), "--mechanism: expected a number"),
         (("--mechanism", "pca(0)"), "--mechanism: dimension: expected an integer >= 1"),
@@ -237,11 +239,11 @@ def test_a_release_that_no_inverter_was_run_on_does_not_pass() -> None:
         (("--mechanism", "rotation", "--known-pairs", "201"), "--known-pairs"),
         (("--known-pairs", "3"), "--known-pairs: expected it beside rotation"),
         (("--positions", "some"), "--positions"),
-        (("--positions", "all", "--verify"), "--verify: expected it beside --positions last"),
-        (("--kind", "training-free"), "--kind: expected training-free beside --positions all"),
+        (("--positions", "all", "--verify"), "--verify: expected it beside positions last"),
+        (("--kind", "training-free"), "--kind: expected training-free beside positions all"),
         (
             ("--positions", "all", "--kind", "training-free"),
-            "--steps: expected none beside --kind training-free",
+            "--steps: expected none beside kind training-free",
         ),
     ],
 )
@@ -263,8 +265,8 @@ def test_without_public_texts_the_attacker_learns_from_the_rest_of_the_texts(
     done = tacit(*without_public(given), "--json", path)
     assert done.code == 0, done.err
     content = json.loads(path.read_text("utf-8"))
-    assert content["training"]["texts"] == "the rest of the texts"
-    assert any("the rest of the texts" in note for note in content["form"]["notes"])
+    assert content["details"]["training"]["texts"] == "the rest of the texts"
+    assert any("the rest of the texts" in note for note in content["notes"])
     assert "the rest of the texts" in done.out
 
 
@@ -287,14 +289,14 @@ def test_the_evidence_says_which_release_was_attacked(
         done = tacit(*given, "--mechanism", "isotropic", "--kl-budget", budget, "--json", path)
         assert done.code == 0, done.err
         held[budget] = json.loads(path.read_text("utf-8"))
-        assert held[budget]["form"]["title"].startswith(f"isotropic, K = {budget}, of layer 1")
-        assert held[budget]["release"]["K"] == float(budget)
-    digests = {content["release"]["covariance"] for content in held.values()}
+        assert held[budget]["title"].startswith(f"isotropic, K = {budget}, of layer 1")
+        assert held[budget]["details"]["release"]["K"] == float(budget)
+    digests = {content["details"]["release"]["covariance"] for content in held.values()}
     assert len(digests) == 2
     path = tmp_path / "codes.json"
     tacit(*given, "--mechanism", "codes", "--codewords", "8", "--json", path)
     # cells that hold too few prompts are merged: what is told is what there is
-    assert 2 <= json.loads(path.read_text("utf-8"))["release"]["C"] <= 8
+    assert 2 <= json.loads(path.read_text("utf-8"))["details"]["release"]["C"] <= 8
 
 
 def test_fewer_codes_than_asked_for_are_not_attacked(tacit: Tacit, given: tuple[str, ...]) -> None:

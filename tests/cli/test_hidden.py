@@ -64,6 +64,11 @@ def test_a_release_holds_no_clean_state_and_is_attacked(
     )  # fmt: skip
     assert done.code == 0, done.err
     assert json.loads(done.out)["guarantees"][0]["type"] == "RenyiDP"
+    # what --json writes is a release like any other
+    told = tmp_path / "noisy.json"
+    told.write_text(done.out, encoding="utf-8")
+    assert "hidden-states" in tacit("show", told).out
+    assert tacit("gate", told, "--max-attack", "0.9").code == 1
     states, truth = load_file(noisy)["states"], load_file(clean)["states"]
     assert states.shape == truth.shape
     assert not (states == truth).all(dim=1).any()

@@ -11,7 +11,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 pytest.importorskip("tokenizers")
 
-from tacit.hidden_states import FeatureStudy, Transcoder  # noqa: E402
+from tacit.hidden_states import Transcoder  # noqa: E402
+from tacit.releases import load  # noqa: E402
 from tests.cli.small_model import small_inputs  # noqa: E402
 from tests.cli_runner import Tacit, refused  # noqa: E402
 
@@ -34,11 +35,11 @@ def test_features_are_trained_measured_shown_and_never_pass_a_gate_on_informatio
     assert done.code == 0, done.err
     assert "certifies nothing" in done.out
     assert Transcoder.load(out).size == 48
-    content = json.loads(told.read_text("utf-8"))
-    del content["provenance"]
-    assert FeatureStudy.from_dict(content).bank == 30
+    study = load(told)
+    assert study.details.bank == 30
+    assert study.provenance.data_rows == 30
     assert "certifies nothing" in page.read_text("utf-8")
-    assert "Nothing is guaranteed: features are taken out without noise." in page.read_text("utf-8")
+    assert "Nothing is guaranteed." in page.read_text("utf-8")
     assert "recommended" not in page.read_text("utf-8")
     assert tacit("show", told).code == 0
     assert tacit("gate", told, "--max-success", "0.5").code != 0
@@ -55,8 +56,8 @@ def test_flags_that_contradict_each_other_are_refused(
         (("--transcoder", missing, "--steps", "3"), "--transcoder: expected no"),
         (("--transcoder", missing, "--active", "3"), "training beside it, got --active"),
         (("--transcoder", missing, "--size", "gpu"), "training beside it, got --size"),
-        (("--features", "16"), "--active: expected at most --features, 16, got 32"),
-        (("--features", "0"), "--features: expected an integer >= 1"),
+        (("--features", "16"), "--active: expected at most the features there are, 16, got 32"),
+        (("--features", "0"), "--features: expected an integer in [1, ∞)"),
         (("--reads", "attention"), "--reads: expected one of"),
         (("--threshold", "0"), "--threshold"),
         (("--bank", "3"), "--bank: expected an integer >= 4"),
@@ -65,7 +66,7 @@ def test_flags_that_contradict_each_other_are_refused(
     # four features a number of the state, known once the model is loaded
     many = tacit(*given, "--active", "65")
     assert many.code == 2
-    assert "--active: expected an integer <= 64, got 65" in many.err
+    assert "--active: expected at most the features there are, 64, got 65" in many.err
 
 
 def test_a_study_of_other_kinds_is_refused_by_show_and_gate(
@@ -76,9 +77,10 @@ def test_a_study_of_other_kinds_is_refused_by_show_and_gate(
     assert done.code == 0, done.err
     content = json.loads(told.read_text("utf-8"))
     for name, junk in (("named", 5), ("replaced", {}), ("state", [1]), ("scores", None)):
-        told.write_text(json.dumps({**content, name: junk}), "utf-8")
+        changed = {**content, "details": {**content["details"], name: junk}}
+        told.write_text(json.dumps(changed), "utf-8")
         for command in (("show", told), ("gate", told, "--max-success", "0.5")):
-            refused(tacit(*command), "expected" if junk != {} else "malformed")
+            refused(tacit(*command), "expected")
 
 
 def test_a_file_with_a_scalar_for_a_bias_is_refused(

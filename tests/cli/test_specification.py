@@ -139,6 +139,10 @@ MAKE = {"--classes": "2", "--epsilon": "1", "-o": "out.safetensors"}
         ({"--seed": "-1"}, ["--seed"]),
         ({"--json": "out.json"}, ["--json"]),
         ({"--no-noise": ""}, ["--epsilon"]),
+        (
+            {"--no-noise": "", "--epsilon": None, "--certificate": "c.html"},
+            ["--certificate: expected none beside --no-noise"],
+        ),
     ],
 )
 def test_bad_flags_are_refused_and_write_nothing(tacit, pictures, changes, parts, monkeypatch):

@@ -1,6 +1,7 @@
 """A stored training release is worked out again, and refused where it was edited."""
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 from tacit.documents import dumps
 from tacit.gate import Policy, check_release
 from tacit.measured import Interval
-from tacit.releases import Attack
+from tacit.pages.words import lines
+from tacit.releases import Attack, Use, load
 from tacit.report import write_report
 from tests.training.runs import released, run_of, task
 
@@ -85,3 +87,28 @@ def test_an_attack_has_the_upper_end_that_its_trials_give(release, tmp_path):
     path = written(attacked, tmp_path, attacks__0__success__high=0.84)
     with pytest.raises(ValueError, match=r"attacks\[0\]\.success\.high: 4 trials"):
         check_release(path, Policy(max_attack=0.85))
+
+
+def numbers(content, way=()):
+    """The path of every number of a file."""
+    parts = content.items() if isinstance(content, dict) else enumerate(content)
+    for name, value in parts:
+        if isinstance(value, (dict, list)):
+            yield from numbers(value, (*way, str(name)))
+        elif isinstance(value, (int, float)):
+            yield "__".join((*way, str(name)))
+
+
+@pytest.mark.parametrize("value", ["Infinity", "-Infinity", "NaN", None, 1e308, 2**70, True])
+def test_no_number_of_a_file_is_more_than_a_sentence_to_its_readers(release, tmp_path, value):
+    use = Use(name="accuracy", unit="share", better="higher", measured=Interval(0.5, 0.4, 0.6))
+    whole = replace(release, use=(use,))
+    for path in numbers(json.loads(dumps(whole.to_dict()))):
+        edited = written(whole, tmp_path, **{path: value})
+        for read in (
+            lambda place: check_release(place, Policy(max_success=0.99)),
+            lambda place: list(lines(load(place))),
+        ):
+            # anything else than a refusal fails here
+            with suppress(ValueError):
+                read(edited)

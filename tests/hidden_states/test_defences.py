@@ -138,15 +138,19 @@ def test_a_sweep_measures_use_and_every_attacker_and_certifies_nothing(tmp_path)
 
 @pytest.mark.parametrize("mechanism", ["pca(4)", "product(2,16)", "rotation"])
 def test_an_inverter_is_trained_on_what_the_attacker_sees(mechanism):
-    from tacit.hidden_states import invert_layer
+    from tacit.attacks import InverterFit
+    from tacit.hidden_states import InversionPrompts, LayerInverter, StateMechanism, invert_layer
 
     model = small_network(vocabulary=30, width=WIDTH)
     source = torch.Generator().manual_seed(0)
     public, secret = (torch.randint(30, (rows, 4), generator=source) for rows in (60, 20))
     stream = torch.randint(30, (2000,), generator=source)
     pairs = {"known_pairs": 3} if mechanism == "rotation" else {}
-    found = invert_layer(model, 1, secret, public, stream, mechanism=mechanism, steps=2,
-                         progress=False, **pairs)  # fmt: skip
+    found = invert_layer(
+        model, 1, InversionPrompts(secret=secret, public=public, stream=stream),
+        StateMechanism(mechanism=mechanism, **pairs), LayerInverter(fit=InverterFit(steps=2)),
+        progress=False,
+    ).details  # fmt: skip
     assert found.mechanism == mechanism + (", 3 known pairs" if pairs else "")
     assert (found.measured_kl < 1e-6) == (mechanism == "rotation")
 

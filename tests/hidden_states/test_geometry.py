@@ -8,13 +8,15 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from tacit.hidden_states import FisherFit, GeometryFit  # noqa: E402
 from tacit.hidden_states.geometry.estimation import _summary, measure_geometry  # noqa: E402
-from tacit.hidden_states.geometry.fisher import Fisher, fisher_information  # noqa: E402
+from tacit.hidden_states.geometry.fisher import FisherInformation, fisher_information  # noqa: E402
 from tacit.hidden_states.geometry.spread import (  # noqa: E402
     adjacency_differences,
     spread_of_differences,
     spread_of_directions,
 )
+from tests.arguments import asked  # noqa: E402
 from tests.hidden_states.networks import small_network  # noqa: E402
 
 VOCABULARY, WIDTH, LAYER = 23, 12, 1
@@ -58,7 +60,7 @@ def test_exact_fisher_is_the_explicit_one(family, batch_size, prompts):
     model = small_network(family, vocabulary=VOCABULARY, width=WIDTH)
     truth = explicit(*jacobians(model, prompts, LAYER))
     found = fisher_information(
-        model, LAYER, prompts, label_source="model-exact", batch_size=batch_size
+        model, LAYER, prompts, FisherFit(label_source="model-exact", batch_size=batch_size)
     ).matrix
     scale = np.abs(truth).max()
     np.testing.assert_allclose(found, truth, rtol=0, atol=2e-5 * scale)
@@ -67,9 +69,11 @@ def test_exact_fisher_is_the_explicit_one(family, batch_size, prompts):
 
 def test_diagonal_is_the_diagonal(model, prompts):
     for labels in ("model-exact", "model-sampled", "top-k"):
-        full = fisher_information(model, LAYER, prompts, label_source=labels, top=5, rng=3)
+        full = fisher_information(
+            model, LAYER, prompts, FisherFit(label_source=labels, top=5), rng=3
+        )
         diagonal = fisher_information(
-            model, LAYER, prompts, label_source=labels, top=5, diagonal=True, rng=3
+            model, LAYER, prompts, FisherFit(label_source=labels, top=5, diagonal=True), rng=3
         )
         np.testing.assert_allclose(diagonal.matrix, np.diagonal(full.matrix), rtol=1e-12)
         for part, whole in zip(diagonal.halves, full.halves, strict=True):
@@ -78,7 +82,7 @@ def test_diagonal_is_the_diagonal(model, prompts):
 
 def test_fisher_is_the_second_order_of_the_divergence(model, prompts):
     """KL(p(h) ‖ p(h + t v)) / t² tends to ½ vᵀFv; central differences remove the cubic term."""
-    fisher = fisher_information(model, LAYER, prompts, label_source="model-exact").matrix
+    fisher = fisher_information(model, LAYER, prompts, FisherFit(label_source="model-exact")).matrix
     network = model.network.double()
     run = load_double(network, prompts)
     states = run.clean_states
@@ -122,7 +126,7 @@ def test_capped_logits_have_the_fisher_of_what_is_served():
         p = chances.numpy()
         truth += slope.T @ (np.diag(p) - np.outer(p, p)) @ slope / 4
     assert float(model.logits(tokens).abs().max()) < 2.0
-    found = fisher_information(model, LAYER, tokens, label_source="model-exact").matrix
+    found = fisher_information(model, LAYER, tokens, FisherFit(label_source="model-exact")).matrix
     np.testing.assert_allclose(found, truth, rtol=0, atol=2e-5 * np.abs(truth).max())
 
 
@@ -136,7 +140,7 @@ def test_true_labels_are_per_prompt_gradients(model, prompts):
         ]
     )
     found = fisher_information(
-        model, LAYER, prompts, label_source="true", next_tokens=followers, batch_size=4
+        model, LAYER, prompts, FisherFit(label_source="true", next_tokens=followers, batch_size=4)
     )
     truth = rows.T @ rows / len(rows)
     np.testing.assert_allclose(found.matrix, truth, rtol=0, atol=1e-5 * np.abs(truth).max())
@@ -148,7 +152,10 @@ def test_true_labels_are_per_prompt_gradients(model, prompts):
 
 def test_sampled_labels_are_unbiased(model, prompts):
     truth = explicit(*jacobians(model, prompts, LAYER))
-    found = [fisher_information(model, LAYER, prompts, draws=8, rng=seed).matrix for seed in SEEDS]
+    found = [
+        fisher_information(model, LAYER, prompts, FisherFit(draws=8), rng=seed).matrix
+        for seed in SEEDS
+    ]
     values = np.trace(found, axis1=1, axis2=2)
     error = values.std(ddof=1) / math.sqrt(len(SEEDS))
     assert abs(values.mean() - np.trace(truth)) < 5 * error
@@ -158,11 +165,11 @@ def test_sampled_labels_are_unbiased(model, prompts):
 
 
 def test_coarse_classes_stay_below_and_reach_the_whole(model, prompts):
-    exact = fisher_information(model, LAYER, prompts, label_source="model-exact").matrix
+    exact = fisher_information(model, LAYER, prompts, FisherFit(label_source="model-exact")).matrix
     scale = np.linalg.eigvalsh(exact)[-1]
     previous = None
     for top in (1, 4, 12, VOCABULARY - 1):
-        found = fisher_information(model, LAYER, prompts, label_source="top-k", top=top)
+        found = fisher_information(model, LAYER, prompts, FisherFit(label_source="top-k", top=top))
         assert np.linalg.eigvalsh(exact - found.matrix)[0] > -1e-5 * scale
         if previous is not None:
             assert np.trace(found.matrix) > np.trace(previous.matrix)
@@ -174,7 +181,7 @@ def test_coarse_classes_stay_below_and_reach_the_whole(model, prompts):
 def test_linear_readout_at_the_last_layer(model, prompts):
     """At layer L the state passes the final norm only: F = NᵀWᵀ(diag p − p pᵀ)W N by hand."""
     layer = model.layers
-    found = fisher_information(model, layer, prompts, label_source="model-exact").matrix
+    found = fisher_information(model, layer, prompts, FisherFit(label_source="model-exact")).matrix
     weights = model.network.lm_head.weight.double().numpy()
     norm = model.network.transformer.ln_f
     total = np.zeros((WIDTH, WIDTH))
@@ -223,7 +230,7 @@ def test_nearest_differences_are_nearest():
 
 
 def planted(fisher, directions, rank, halves=None, states=None):
-    measured = Fisher(
+    measured = FisherInformation(
         matrix=fisher,
         halves=(fisher, fisher) if halves is None else halves,
         states=np.zeros((10_000, len(fisher))) if states is None else states,
@@ -279,7 +286,7 @@ def test_equal_shapes_gain_nothing():
 
 def test_notes_say_when_prompts_are_too_few(model, prompts):
     found = measure_geometry(
-        model, LAYER, prompts[:4], label_source="true", next_tokens=[1, 2, 3, 4], rng=0
+        model, LAYER, prompts[:4], GeometryFit(label_source="true", next_tokens=[1, 2, 3, 4]), rng=0
     )
     assert found.fisher_rank <= 4
     text = " ".join(found.notes)
@@ -295,7 +302,9 @@ def test_notes_say_when_prompts_are_too_few(model, prompts):
 
 
 def test_whole_geometry_is_consistent(model, prompts):
-    found = measure_geometry(model, LAYER, prompts, label_source="model-exact", rank=3, rng=0)
+    found = measure_geometry(
+        model, LAYER, prompts, GeometryFit(label_source="model-exact", rank=3), rng=0
+    )
     assert found.mahalanobis_gain >= found.projector_bound >= 1 - 1e-12
     assert found.euclidean_gain_top >= found.euclidean_gain >= 1 - 1e-9
     basis = found.basis()
@@ -305,12 +314,16 @@ def test_whole_geometry_is_consistent(model, prompts):
     bound = found.rank / found.width * found.isotropy_error
     assert abs(found.projected_trace - found.rank / found.width) <= bound
     diagonal = measure_geometry(
-        model, LAYER, prompts, label_source="model-exact", diagonal=True, rank=3, rng=0
+        model, LAYER, prompts, GeometryFit(label_source="model-exact", diagonal=True, rank=3), rng=0
     )
     assert diagonal.fisher.shape == (WIDTH,)
     assert diagonal.energy <= found.energy + 1e-12  # Schur: eigenvalues majorise the diagonal
     raw = measure_geometry(
-        model, LAYER, prompts, label_source="model-exact", difference_scale="raw", rank=3, rng=0
+        model,
+        LAYER,
+        prompts,
+        GeometryFit(label_source="model-exact", difference_scale="raw", rank=3),
+        rng=0,
     )
     truth = spread_of_differences(model.states(prompts, LAYER))
     np.testing.assert_allclose(raw.spread, truth, rtol=0, atol=1e-6 * np.abs(truth).max())
@@ -345,4 +358,4 @@ def test_whole_geometry_is_consistent(model, prompts):
 def test_refusals(model, prompts, change, name):
     arguments = {"layer": LAYER, "prefixes": prompts, **change}
     with pytest.raises(ValueError, match=f"^{name}"):
-        measure_geometry(model, **arguments)
+        asked(measure_geometry, GeometryFit)(model, **arguments)

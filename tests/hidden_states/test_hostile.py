@@ -13,6 +13,7 @@ import torch
 from tacit.attacks import (
     Recovery,
     TokenProbe,
+    TokenSearch,
     TrajectoryInverter,
     attack_inversion,
     margin_threshold,
@@ -26,6 +27,8 @@ from tacit.hidden_states import (
     CodebookFit,
     Denoiser,
     Differences,
+    FisherFit,
+    GeometryFit,
     Sizes,
     Wish,
     adjacency_differences,
@@ -43,7 +46,7 @@ from tacit.hidden_states.codebooks.response import RandomizedCodes
 from tacit.hidden_states.geometry.spread import spread_of_differences, spread_of_directions
 from tacit.hidden_states.geometry.utility import quantile_interval
 from tacit.models import Behaviours, Prefixes, sample_prefixes, split
-from tests.arguments import check
+from tests.arguments import asked, check
 from tests.hidden_states.networks import small_network
 from tests.hidden_states.prompts import fitted
 
@@ -175,17 +178,17 @@ def test_measurements_raise_nothing_but_value_errors(model, prompts):
     basis = np.eye(WIDTH)[:, :2]
     shared = {"batch_size": 5, "rng": 0}
     check(
-        partial(fisher_information, model),
+        partial(asked(fisher_information, FisherFit), model),
         [LAYER, prompts],
         {"diagonal": False, "label_source": "top-k", "draws": 2, "top": 2, **shared},
     )
     check(
-        partial(fisher_information, model, LAYER, prompts, label_source="true"),
+        partial(asked(fisher_information, FisherFit), model, LAYER, prompts, label_source="true"),
         [],
         {"next_tokens": np.arange(14) % 9},
     )
     check(
-        partial(measure_geometry, model),
+        partial(asked(measure_geometry, GeometryFit), model),
         [LAYER, prompts],
         {"rank": 2, "difference_scale": "raw", "pairs": 9, "ridge": 1e-3, "draws": 1, **shared},
     )
@@ -207,7 +210,9 @@ def test_measurements_raise_nothing_but_value_errors(model, prompts):
 
 
 def test_designs_raise_nothing_but_value_errors(model, prompts):
-    found = measure_geometry(model, LAYER, prompts, label_source="model-exact", rank=2, rng=0)
+    found = measure_geometry(
+        model, LAYER, prompts, GeometryFit(label_source="model-exact", rank=2), rng=0
+    )
     check(
         partial(designs_at_budget, found),
         [0.1],
@@ -218,7 +223,7 @@ def test_designs_raise_nothing_but_value_errors(model, prompts):
 def test_the_decoder_raises_nothing_but_value_errors(model, prompts):
     few = prompts[:1, :2]
     check(
-        partial(sequential_decoder, model),
+        partial(asked(sequential_decoder, TokenSearch), model),
         [LAYER, model.states(few, LAYER, positions="all"), np.eye(WIDTH)],
         {
             "truth": few,

@@ -9,7 +9,7 @@ pytest.importorskip("transformers")
 
 from tacit.hidden_states import least_signal
 from tacit.hidden_states.geometry.estimation import _summary
-from tacit.hidden_states.geometry.fisher import Fisher
+from tacit.hidden_states.geometry.fisher import FisherInformation
 
 WIDTH = 6
 
@@ -24,7 +24,7 @@ def gradients_and_states(seed, gradients=400):
 def geometry(slopes, states, scale="raw"):
     """The summary of F = mean of g gᵀ and of the states' differences."""
     fisher = slopes.T @ slopes / len(slopes)
-    measured = Fisher(fisher, (fisher, fisher), states, "model-exact", len(slopes), 0.0)
+    measured = FisherInformation(fisher, (fisher, fisher), states, "model-exact", len(slopes), 0.0)
     spread = 2 * np.cov(states, rowvar=False)
     return _summary(measured, 1, spread, scale, np.eye(WIDTH) / WIDTH, 2, 1e-4, equal_pairs=0)
 

@@ -10,6 +10,7 @@ pytest.importorskip("transformers")
 
 from scipy import stats  # noqa: E402
 
+from tacit.hidden_states import GeometryFit  # noqa: E402
 from tacit.hidden_states.geometry.estimation import measure_geometry  # noqa: E402
 from tacit.hidden_states.geometry.margins import measure_margins  # noqa: E402
 from tacit.hidden_states.geometry.projections import (  # noqa: E402
@@ -265,7 +266,7 @@ def test_refusals(model, prompts, basis, change, name):
 
 
 def test_a_geometry_of_another_layer_is_refused(model, prompts):
-    found = measure_geometry(model, LAYER, prompts, rank=4, rng=0)
+    found = measure_geometry(model, LAYER, prompts, GeometryFit(rank=4), rng=0)
     assert measure_projections(model, LAYER, prompts, found, rng=0).rank == 4
     assert measure_projections(model, LAYER, prompts, found, rank=2, rng=0).rank == 2
     with pytest.raises(ValueError, match=r"^geometry: expected one of layer 2"):

@@ -20,6 +20,7 @@ from tacit.divergences import renyi_gaussians  # noqa: E402
 from tacit.hidden_states import (  # noqa: E402
     Consumer,
     Differences,
+    GeometryFit,
     adjacency_differences,
     designs_at_budget,
     measure_geometry,
@@ -52,7 +53,11 @@ def prompts():
 @pytest.fixture(scope="module")
 def measured(model, prompts):
     return measure_geometry(
-        model, LAYER, prompts, label_source="model-exact", rank=RANK, difference_scale="raw", rng=0
+        model,
+        LAYER,
+        prompts,
+        GeometryFit(label_source="model-exact", rank=RANK, difference_scale="raw"),
+        rng=0,
     )
 
 

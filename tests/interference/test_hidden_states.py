@@ -237,9 +237,8 @@ def test_a_study_of_features_publishes_nothing(interference):
 
     def published(bank):
         study = measure_features(model, 2, coder, bank, public, edited=2, rng=0)
-        assert HOLDERS in study.form.notes
         return study.published()
 
     pair = interference.calls(published, first, second)
     pair.assert_equal(released=False)
-    assert json.loads(pair.first.returned) == {}
+    assert json.loads(pair.first.returned) == {"withheld": HOLDERS}

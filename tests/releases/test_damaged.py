@@ -22,7 +22,7 @@ from tacit.hidden_states import (
     load_codec,
 )
 from tacit.releases import load_rows, save_rows
-from tacit.specifications import load_subspace, public_subspace, read_specification
+from tacit.specifications import PublicTasks, load_subspace, public_subspace, read_specification
 from tacit.statistics import Session
 from tests.releases.files import (
     MAKERS,
@@ -65,12 +65,12 @@ def made(folder: Path) -> dict[str, tuple[Path, Reader]]:
     found["transcoder"] = folder / "coder.safetensors", Transcoder.load
     codes(folder / "codes.safetensors")
     found["encoded codes, a file"] = folder / "codes.safetensors", load_rows
-    specification().specification.save(folder / "specification.safetensors")
+    specification().details.specification.save(folder / "specification.safetensors")
     found["specification, a file"] = folder / "specification.safetensors", read_specification
     source = np.random.default_rng(0)
     subspace = public_subspace(
-        torch.nn.Linear(6, 5), source.normal(size=(200, 6)), np.arange(200) % 3, size=6, tasks=20,
-        records=30,
+        torch.nn.Linear(6, 5), source.normal(size=(200, 6)), np.arange(200) % 3, size=6,
+        tasks=PublicTasks(count=20, records=30),
     )  # fmt: skip
     subspace.save(folder / "subspace.safetensors")
     found["subspace"] = folder / "subspace.safetensors", load_subspace

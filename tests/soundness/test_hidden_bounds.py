@@ -12,11 +12,12 @@ pytest.importorskip("transformers")
 
 import torch
 
+from tacit.attacks import TokenSearch
 from tacit.attacks.sequential.decoder import SequentialAttack, sequential_decoder
 from tacit.attacks.sequential.margin_law import StepLaw, margin_threshold, step_law
 from tacit.covariance import Isotropic
 from tacit.hidden_states.geometry.estimation import Geometry, _summary
-from tacit.hidden_states.geometry.fisher import Fisher
+from tacit.hidden_states.geometry.fisher import FisherInformation
 from tacit.hidden_states.geometry.margins import QuantisedMargin, measure_margins
 from tests.hidden_states.networks import small_network
 
@@ -29,7 +30,7 @@ WIDTH, VOCABULARY, LAYER = 12, 19, 1
 def planted(fisher, spread, rank):
     """The summary of matrices that are given instead of measured."""
     states = np.zeros((10_000, len(fisher)))
-    found = Fisher(fisher, (fisher, fisher), states, "model-exact", 10**6, 0.0)
+    found = FisherInformation(fisher, (fisher, fisher), states, "model-exact", 10**6, 0.0)
     return _summary(found, 1, spread, "raw", spread, rank, 1e-12, equal_pairs=0)
 
 
@@ -155,7 +156,9 @@ def test_a_whole_prompt_succeeds_between_its_bounds(model):
     noise = Isotropic((min(gaps) / 3.0) ** 2, WIDTH)
     released = clean + noise.sample(2 * count, 1).reshape(count, 2, WIDTH)
     truth = prompt.expand(count, -1)
-    found = sequential_decoder(model, LAYER, released, noise, truth=truth, draws=1, rng=0)
+    found = sequential_decoder(
+        model, LAYER, released, noise, TokenSearch(draws=1), truth=truth, rng=0
+    )
     hits = round(found.exact * count)
     low = stats.beta.ppf(failure, hits, count - hits + 1) if hits else 0.0
     high = stats.beta.ppf(1 - failure, hits + 1, count - hits) if hits < count else 1.0

@@ -38,7 +38,7 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[np.ndarray, np.ndarray
 
 
 def of_specification() -> Any:
-    held = specification().to_dict()["specification"]
+    held = specification().to_dict()["details"]["specification"]["file"]
     made = specification_from_bytes(base64.b64decode(held))
     return np.concatenate([factor.ravel() for factor in made.factors.values()])
 

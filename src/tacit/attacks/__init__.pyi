@@ -32,12 +32,14 @@ from .inversion.attack import attack_inversion as attack_inversion
 from .inversion.inverters import Inverter as Inverter
 from .inversion.inverters import TrajectoryInverter as TrajectoryInverter
 from .inversion.learned.inverter import StateInverter as StateInverter
-from .inversion.learned.presets import Shape as Shape
+from .inversion.learned.presets import InverterFit as InverterFit
+from .inversion.learned.presets import LearningSchedule as LearningSchedule
+from .inversion.learned.presets import NetworkShape as NetworkShape
 from .inversion.learned.released import MappedChannel as MappedChannel
 from .inversion.learned.released import StateRelease as StateRelease
 from .inversion.learned.sequence import SequenceInverter as SequenceInverter
-from .inversion.learned.verification import Verified as Verified
 from .inversion.learned.verification import VerifiedInverter as VerifiedInverter
+from .inversion.learned.verification import VerifiedPrompts as VerifiedPrompts
 from .inversion.probe import TokenProbe as TokenProbe
 from .inversion.result import Inversion as Inversion
 from .inversion.result import Recovery as Recovery
@@ -64,5 +66,6 @@ from .retrieval.metrics import Mahalanobis as Mahalanobis
 from .retrieval.metrics import Weighted as Weighted
 from .retrieval.result import RetrievalAttack as RetrievalAttack
 from .sequential.decoder import SequentialAttack as SequentialAttack
+from .sequential.decoder import TokenSearch as TokenSearch
 from .sequential.decoder import sequential_decoder as sequential_decoder
 from .sequential.margin_law import margin_threshold as margin_threshold

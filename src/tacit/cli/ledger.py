@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 from rich.console import Console
@@ -71,6 +72,34 @@ def show(
         _print_account(console, book, name)
 
 
+@dataclass(frozen=True, kw_only=True)
+class BudgetFlags:
+    """What may be spent, a limit of one kind or of several."""
+
+    panel: ClassVar[str] = "Budget"
+
+    mi_budget: Annotated[float | None, typer.Option(help="Information allowed, in nats.")] = None
+    epsilon: Annotated[float | None, typer.Option(help="ε allowed.")] = None
+    delta: Annotated[float | None, typer.Option(help="δ allowed beside ε.")] = None
+    mu: Annotated[
+        float | None, typer.Option(help="μ of Gaussian differential privacy allowed.")
+    ] = None
+    leakage: Annotated[
+        float | None,
+        typer.Option(help="Maximal leakage allowed, in nats: ln of the factor for all releases."),
+    ] = None
+    orders: Annotated[
+        str | None,
+        typer.Option(help="Rényi orders, separated by commas, at which curves count against ε."),
+    ] = None
+    drop: Annotated[
+        str | None,
+        typer.Option(
+            help="Kinds not to count any more: mi_budget, epsilon, mu, leakage, by commas."
+        ),
+    ] = None
+
+
 @app.command()
 @grouped
 def budget(
@@ -79,26 +108,7 @@ def budget(
     secret: Secret = None,
     data: Data = None,
     text: TextFlags,
-    mi_budget: Annotated[float | None, typer.Option(help="Information allowed, in nats.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="ε allowed.")] = None,
-    delta: Annotated[float | None, typer.Option(help="δ allowed beside ε.")] = None,
-    mu: Annotated[
-        float | None, typer.Option(help="μ of Gaussian differential privacy allowed.")
-    ] = None,
-    leakage: Annotated[
-        float | None,
-        typer.Option(help="Maximal leakage allowed, in nats: ln of the factor for all releases."),
-    ] = None,
-    orders: Annotated[
-        str | None,
-        typer.Option(help="Rényi orders, separated by commas, at which curves count against ε."),
-    ] = None,
-    drop: Annotated[
-        str | None,
-        typer.Option(
-            help="Kinds not to count any more: mi_budget, epsilon, mu, leakage, by commas."
-        ),
-    ] = None,
+    limit: BudgetFlags,
     json: Json = None,
     force: Force = False,
 ) -> None:
@@ -109,9 +119,10 @@ def budget(
 
     if secret is None and data is None:
         raise ValueError("--secret: expected --secret NAME or --data FILE, got neither")
-    given = (mi_budget, epsilon, delta, mu, None if orders is None else _orders(orders), leakage)
+    orders = None if limit.orders is None else _orders(limit.orders)
+    given = (limit.mi_budget, limit.epsilon, limit.delta, limit.mu, orders, limit.leakage)
     asked = any(value is not None for value in given)
-    if asked and drop is not None:
+    if asked and limit.drop is not None:
         raise ValueError("--drop: expected no limit beside it, got one")
     if asked:
         limits(*given)
@@ -125,15 +136,15 @@ def budget(
     if asked:
         book.set_budget(
             name,
-            mi_budget=mi_budget,
-            epsilon=epsilon,
-            delta=delta,
-            mu=mu,
-            leakage=leakage,
-            orders=given[4],
+            mi_budget=limit.mi_budget,
+            epsilon=limit.epsilon,
+            delta=limit.delta,
+            mu=limit.mu,
+            leakage=limit.leakage,
+            orders=orders,
         )
-    elif drop is not None:
-        book.drop_budget(name, *(kind.strip() for kind in drop.split(",")))
+    elif limit.drop is not None:
+        book.drop_budget(name, *(kind.strip() for kind in limit.drop.split(",")))
     output.write({"ledger": book.location, **_account(book, name, entries=False)})
     console = output.console
     _print_budget(console, book, name)

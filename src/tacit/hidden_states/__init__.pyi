@@ -1,5 +1,8 @@
 """Measure a layer of a language model, release its states, choose what to keep."""
 
+from .attack_methods import InversionPrompts as InversionPrompts
+from .attack_methods import LayerInverter as LayerInverter
+from .attack_methods import StateMechanism as StateMechanism
 from .attacked import state_release as state_release
 from .audit.catalogue import read_mechanism as read_mechanism
 from .audit.catalogue import register_mechanism as register_mechanism
@@ -44,6 +47,8 @@ from .defences.values import RandomProjection as RandomProjection
 from .defences.values import Rotation as Rotation
 from .features.edits import surface_edits as surface_edits
 from .features.measuring import measure_features as measure_features
+from .features.methods import Scoring as Scoring
+from .features.methods import TranscoderFit as TranscoderFit
 from .features.scored import FeatureScores as FeatureScores
 from .features.scores import score_features as score_features
 from .features.study import FeatureStudy as FeatureStudy
@@ -58,11 +63,13 @@ from .geometry.least_signal import LeastSignal as LeastSignal
 from .geometry.least_signal import least_signal as least_signal
 from .geometry.margins import Margins as Margins
 from .geometry.margins import measure_margins as measure_margins
+from .geometry.methods import FisherFit as FisherFit
+from .geometry.methods import GeometryFit as GeometryFit
 from .geometry.projections import Projections as Projections
 from .geometry.projections import measure_projections as measure_projections
 from .geometry.projections import transplantation as transplantation
 from .geometry.spread import adjacency_differences as adjacency_differences
-from .geometry.utility import Utility as Utility
+from .geometry.utility import PredictionChange as PredictionChange
 from .geometry.utility import measure_utility as measure_utility
 from .inversions import InversionEvidence as InversionEvidence
 from .inversions import inversion_attacks as inversion_attacks

@@ -16,19 +16,20 @@ from tacit.attacks.inversion.learned.released import (
     states_of,
     trajectories_of,
 )
+from tacit.hidden_states.attack_methods import CLEAN, StateMechanism
 from tacit.hidden_states.codebooks.codebook import Codebook
 from tacit.hidden_states.codebooks.codec import Codec
 from tacit.hidden_states.codebooks.methods import CodebookFit
 from tacit.hidden_states.defences.stored import StoredRelease
-from tacit.hidden_states.defences.values import DEFENCES, Defence, Rotation, read_defence
+from tacit.hidden_states.defences.values import DEFENCES, Defence, read_defence
 from tacit.hidden_states.geometry.estimation import measure_geometry
 from tacit.hidden_states.noise.shapes import designs_at_budget
 from tacit.hidden_states.origin import digest_of, served_digest
 from tacit.models.behaviours import Behaviours
 from tacit.models.language import LanguageModel
 
-CLEAN, CODES = "clean", ("codes", "behaviour-codes")
-POSITIONS = ("last", "all")
+CODES = ("codes", "behaviour-codes")
+# States that a defence of all positions is fitted on, at most.
 MOST_FITTED = 20_000
 
 
@@ -36,13 +37,8 @@ def state_release(
     model: LanguageModel,
     layer: int,
     public: Any,
-    mechanism: str | Codec,
+    how: StateMechanism,
     *,
-    kl_budget: float = 1.0,
-    codewords: int = 1024,
-    decision_cost: float = 0.0,
-    known_pairs: int | None = None,
-    positions: str = "last",
     rng: int = 0,
 ) -> StateRelease:
     """Return how a mechanism releases a state, fitted on public prompts.
@@ -50,42 +46,35 @@ def state_release(
     Args:
         model: the language model.
         layer: 1 … L.
-        public: prompts, (m, T).
-        mechanism: ``"clean"``, ``"codes"``, ``"behaviour-codes"``, a defence without proof such as
-            ``"pca(64)"``, or a Gaussian design of ``designs_at_budget``; or a codebook that codes
-            are made with, as ``load_codec`` reads it.
-        kl_budget: K = ½ tr(FΣ) that noise may cost, nats.
-        codewords: C, at most m.
-        decision_cost: λ of behaviour codes.
-        known_pairs: public prompts whose rotated states the attacker of a secret rotation knows;
-            as many as a state has numbers when None.
-        positions: ``"last"``, or ``"all"`` where codes and defences are fitted on every position.
+        public: prompts, (m, T); codes are no more than they are. Where all positions are released,
+            codes and defences are fitted on every position.
+        how: the mechanism: ``"clean"``, ``"codes"``, ``"behaviour-codes"``, a defence without proof
+            such as ``"pca(64)"``, or a Gaussian design of ``designs_at_budget``; or a codebook that
+            codes are made with, as ``load_codec`` reads it.
         rng: seed of the fit, and of a secret rotation.
 
     Raises:
         ValueError: no such mechanism, or a bad number.
     """
     tokens = model.check_tokens(public, name="public")
-    everywhere = choice("positions", positions, POSITIONS) == "all"
+    everywhere, mechanism = how.everywhere, how.mechanism
     if isinstance(mechanism, Codec):
         return _by_codebook(model, layer, mechanism)
     if not isinstance(mechanism, str):
         found = type(mechanism).__name__
         raise ValueError(f"mechanism: expected a word or a codebook, got {found}")
-    if known_pairs is not None and mechanism != Rotation.word:
-        raise ValueError(f"known_pairs: expected it beside 'rotation', got {mechanism!r}")
     if mechanism == CLEAN:
         return StateRelease()
     if mechanism in CODES:
         guarding = mechanism == CODES[1]
         states, behaviours = _fitted(model, layer, tokens, guarding, everywhere)
-        size = integer("codewords", codewords, minimum=2, maximum=len(tokens))
-        how = (
-            CodebookFit(size=size, metric="behaviour", decision_cost=decision_cost)
+        size = integer("codewords", how.codewords, minimum=2, maximum=len(tokens))
+        fit = (
+            CodebookFit(size=size, metric="behaviour", decision_cost=how.decision_cost)
             if guarding
             else CodebookFit(size=size)
         )
-        book = Codebook.fit(states, how, behaviours=behaviours, rng=rng, progress=False)
+        book = Codebook.fit(states, fit, behaviours=behaviours, rng=rng, progress=False)
         channel = CodeChannel(
             lambda rows, told: book.assign(rows.float(), behaviours=told if guarding else None),
             predicts=guarding,
@@ -93,9 +82,9 @@ def state_release(
         return StateRelease(channel, book.codewords.cpu().double())
     if (defence := _defence(mechanism)) is not None:
         rows = _fitted(model, layer, tokens, False, everywhere)[0].double().cpu().numpy()
-        pairs = min(rows.shape) if known_pairs is None else known_pairs
+        pairs = min(rows.shape) if how.known_pairs is None else how.known_pairs
         return StoredRelease(defence.learn(rows, rng), rows, pairs)
-    designs = designs_at_budget(measure_geometry(model, layer, tokens, rng=rng), kl_budget)
+    designs = designs_at_budget(measure_geometry(model, layer, tokens, rng=rng), how.kl_budget)
     defences = (word for kind in DEFENCES for word in kind.spelling())
     choice("mechanism", mechanism, (CLEAN, *CODES, *designs, *defences))
     return StateRelease(designs[mechanism].covariance)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 from tacit._ground.checks import choice, integer, non_negative
 from tacit._ground.reprs import short_repr
 from tacit.attacks.inversion.result import Inversion, Recovery, successes
-from tacit.documents import Envelope, check_known
-from tacit.hidden_states.origin import HOLDERS
-from tacit.releases import Attack
-from tacit.releases.form import Form, Release
+from tacit.hidden_states.origin import HOLDERS, check_digests
+from tacit.releases import Attack, Kind, Release
+from tacit.releases.recompute import check_rebuilt
 
-ENVELOPE = Envelope("tacit.inversion", 1)
 KIND = "hidden-inversion"
 SHARES = "Shares of tokens, suffixes and whole prompts that one attacker with one training read " \
     "back: a stronger one may read more."  # fmt: skip
@@ -23,6 +21,8 @@ LEARNT = "The attacker learnt from {}: one who learns from texts that are more l
 OF = {"last": "of ", "all": "of all positions of "}
 BEHIND = {"last": "a released state", "all": "the released states of all its positions"}
 LEFT_OUT = "Left out, for they stand word for word in what the attacker holds: {} prompts."
+# The other guesses that a success stands beside; the module that makes them needs torch.
+BASELINES = ("permuted", "zeroed", "majority", "nearest")
 
 
 def inversion_attacks(found: Inversion) -> tuple[Attack, ...]:
@@ -52,9 +52,65 @@ def inversion_attacks(found: Inversion) -> tuple[Attack, ...]:
     return _attacks(found.attacker, found.recovery, found.baselines, found.queries)[:2]
 
 
+@dataclass(frozen=True, kw_only=True)
+class FixedRelease:
+    """What fixes a release beside its mechanism.
+
+    Attributes:
+        K: nats that noise may cost.
+        C: codes that are there.
+        covariance: SHA-256 of Σ.
+        codewords: SHA-256 of what codes stand for.
+        codebook: digest of a codebook that was given, by which encoded stores name it.
+    """
+
+    K: float | None = None
+    C: int | None = None
+    covariance: str | None = None
+    codewords: str | None = None
+    codebook: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.K is not None:
+            non_negative("K", self.K)
+        if self.C is not None:
+            integer("C", self.C, minimum=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InverterTraining:
+    """How an inverter came about, each None where it has no such thing.
+
+    Attributes:
+        kind: of network, or training-free.
+        seed: of prompts, draws and training.
+        known: prompts left out, for the attacker holds or learnt them.
+        size: of the network.
+        aware: whether it learnt from releases; else from clean states.
+        steps: taken.
+        loss: of held-out public windows, nats a token.
+        verified: whether its guesses were run through the model.
+        prompts: that the probe of a training-free decoder was fitted on.
+        beam: prefixes that it keeps.
+        texts: what it learnt from, in words.
+    """
+
+    kind: str
+    seed: int
+    known: int
+    size: str | None = None
+    aware: bool | None = None
+    steps: int | None = None
+    loss: float | None = None
+    verified: bool | None = None
+    prompts: int | None = None
+    beam: int | None = None
+    texts: str | None = None
+
+
 @short_repr
 @dataclass(frozen=True, eq=False, kw_only=True)
-class InversionEvidence(Release):
+class InversionEvidence:
     """What an inverter read back from simulated releases of one layer's states.
 
     It certifies nothing: an attack is evidence of what can be read, never of what cannot.
@@ -63,8 +119,7 @@ class InversionEvidence(Release):
         attacker: the inverter.
         knows: what it was told besides the releases and their law.
         mechanism: what was released.
-        release: what fixes the release: K, or C of codes that are there, and the SHA-256 of its
-            covariance or codewords.
+        release: what fixes the release.
         model: name of the model.
         layer: 1 … L.
         positions: ``"last"``, where each prompt's last state is released alone, or ``"all"``.
@@ -75,122 +130,81 @@ class InversionEvidence(Release):
         measured_kl: mean nats that the release of the last state moves the prediction by, those of
             earlier positions read as they are.
         training: sizes, length and seed of its training.
-        digests: (what, SHA-256) of model and prompts.
-        created: ISO 8601, UTC.
     """
 
     attacker: str
     knows: str
     mechanism: str
-    release: Mapping[str, Any]
+    release: FixedRelease
     model: str
     layer: int
-    positions: str
+    positions: Literal["last", "all"]
     length: int
     recovery: Recovery
     baselines: Mapping[str, Recovery]
     queries: int
     measured_kl: float
-    training: Mapping[str, Any]
-    digests: tuple[tuple[str, str], ...]
-    created: str
+    training: InverterTraining
 
-    FORMAT = ENVELOPE.format
+    def __post_init__(self) -> None:
+        for name in ("queries", "layer", "length"):
+            integer(name, getattr(self, name), minimum=1)
+        non_negative("measured_kl", self.measured_kl)
+        for name in self.baselines:
+            choice("baselines", name, BASELINES)
+        read = len(self.recovery.by_position)
+        if read > self.length:
+            raise ValueError(
+                f"recovery: expected at most length, {self.length}, positions, got {read}"
+            )
 
     @property
-    def form(self) -> Form:
-        """The evidence as page and gate read it."""
-        return Form(
-            kind=KIND,
-            title=f"{self._spelled()} {OF[self.positions]}layer {self.layer} of {self.model}",
-            secret=f"the prompt behind {BEHIND[self.positions]}",
-            method=self.mechanism,
-            guarantees=(),
-            attacks=_attacks(self.attacker, self.recovery, self.baselines, self.queries),
-            digests=self.digests,
-            notes=(
-                SHARES,
-                HOLDERS,
-                *([f"The attacker learnt from {self.knows}."] if self.knows else []),
-                *([LEARNT.format(self.training["texts"])] if "texts" in self.training else []),
-                *([LEFT_OUT.format(known)] if (known := self.training.get("known")) else []),
-            ),
-            reproducible=False,
-            created=self.created,
-        )
-
-    def _spelled(self) -> str:
-        """Return the mechanism with its size, as in "isotropic, K = 0.1,"."""
-        sizes = ("K", "C")
-        told = [f"{name} = {self.release[name]:,g}" for name in sizes if name in self.release]
+    def title(self) -> str:
+        """The mechanism with its size and where it is, as in "isotropic, K = 0.1, of layer 1"."""
+        sizes = (("K", self.release.K), ("C", self.release.C))
+        told = [f"{name} = {size:,g}" for name, size in sizes if size is not None]
         words = ", ".join((self.mechanism, *told))
-        return f"{words}," if ", " in words else words
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a description for strict JSON that ``from_dict`` reads back."""
-        return ENVELOPE.closed(
-            {
-                **vars(self),
-                "recovery": self.recovery.to_dict(),
-                "baselines": {name: held.to_dict() for name, held in self.baselines.items()},
-                "release": dict(self.release),
-                "training": dict(self.training),
-                "digests": [list(pair) for pair in self.digests],
-                "form": self.form.to_dict(),
-            }
-        )
-
-    @staticmethod
-    def from_dict(description: Any) -> InversionEvidence:
-        """Return the evidence that ``to_dict`` described.
-
-        Raises:
-            ValueError: not such a description, or a field is missing or out of range.
-        """
-        return ENVELOPE.opened("description", description, _read)
+        spelled = f"{words}," if ", " in words else words
+        return f"{spelled} {OF[self.positions]}layer {self.layer} of {self.model}"
 
 
-BASELINES = ("permuted", "zeroed", "majority", "nearest")
-RELEASE = dict.fromkeys(("K", "C", "covariance", "codewords", "codebook"))
-TRAINING = dict.fromkeys(
-    (
-        "kind", "size", "aware", "steps", "loss", "verified", "prompts", "beam", "known", "seed",
-        "texts",
+def inversion_release(
+    details: InversionEvidence, digests: tuple[tuple[str, str], ...]
+) -> Release[InversionEvidence]:
+    """Return the evidence as page and gate read it: attacks, and no guarantee."""
+    training = details.training
+    return Release(
+        kind=KIND,
+        title=details.title,
+        secret=f"the prompt behind {BEHIND[details.positions]}",
+        method=details.mechanism,
+        guarantees=(),
+        details=details,
+        reproducible=False,
+        withheld=HOLDERS,
+        digests=digests,
+        notes=(
+            SHARES,
+            *([f"The attacker learnt from {details.knows}."] if details.knows else []),
+            *([] if training.texts is None else [LEARNT.format(training.texts)]),
+            *([LEFT_OUT.format(training.known)] if training.known else []),
+        ),
+        attacks=_attacks(details.attacker, details.recovery, details.baselines, details.queries),
     )
-)  # fmt: skip
 
 
-def _read(description: Mapping[str, Any]) -> InversionEvidence:
-    beside = ("form", "provenance")
-    fields = {name: value for name, value in description.items() if name not in beside}
-    for name in ("queries", "layer", "length"):
-        fields[name] = integer(name, fields[name], minimum=1)
-    for name in ("attacker", "knows", "mechanism", "model", "created"):
-        if not isinstance(fields[name], str):
-            raise ValueError(f"{name}: expected a text, got {type(fields[name]).__name__}")
-    fields["positions"] = choice("positions", fields.get("positions", "last"), tuple(OF))
-    fields["measured_kl"] = non_negative("measured_kl", fields["measured_kl"])
-    fields["recovery"] = Recovery.from_dict(fields["recovery"])
-    fields["baselines"] = {
-        str(name): Recovery.from_dict(held) for name, held in fields["baselines"].items()
-    }
-    fields["digests"] = tuple((str(what), str(value)) for what, value in fields["digests"])
-    fields["training"] = dict(fields["training"])
-    fields["release"] = dict(fields["release"])
-    for name in ("K", "C"):
-        if name in fields["release"]:
-            fields["release"][name] = non_negative(name, fields["release"][name])
-    check_known("release", fields["release"], RELEASE)
-    check_known("training", fields["training"], TRAINING)
-    for name in fields["baselines"]:
-        choice("baselines", name, BASELINES)
-    held = len(fields["recovery"].by_position)
-    if held > fields["length"] or held != len(fields["recovery"].suffixes):
-        raise ValueError(
-            f"recovery: expected positions and suffixes alike, at most {fields['length']}, got "
-            f"{held} and {len(fields['recovery'].suffixes)}"
-        )
-    return InversionEvidence(**fields)
+def recompute(release: Release[InversionEvidence]) -> str:
+    """Hold the attacks and the words of an inversion against what was measured.
+
+    Raises:
+        ValueError: they are not those of its details, or something is certified.
+    """
+    check_rebuilt(release, inversion_release(release.details, release.digests))
+    check_digests(release, ("model", "layer", "public prompts"))
+    return ""
+
+
+INVERSIONS = Kind(name=KIND, details=InversionEvidence, recompute=recompute)
 
 
 def _attacks(

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import DynamicCache
@@ -20,7 +21,9 @@ def as_tokens(name: str, value: Any, *, ndim: int | tuple[int, ...] = 1) -> Tens
     """Return ``value`` as a tensor with ``ndim`` dimensions; the model checks its entries."""
     allowed = (ndim,) if isinstance(ndim, int) else ndim
     try:
-        found = torch.as_tensor(value)
+        # a tensor may be written to: what may not be is copied
+        held = isinstance(value, np.ndarray) and not value.flags.writeable
+        found = torch.as_tensor(value.copy() if held else value)
     except (TypeError, ValueError, RuntimeError, OverflowError):
         raise ValueError(f"{name}: expected tokens, got {type(value).__name__}") from None
     if found.ndim not in allowed:

@@ -62,6 +62,35 @@ def check_assumed(release: Release[Any], expected: Sequence[str]) -> None:
             raise ValueError(f"{missing} of the assumptions were removed")
 
 
+def check_rebuilt(release: Release[Any], rebuilt: Release[Any]) -> None:
+    """Refuse words, guarantees and measurements other than those that the details give.
+
+    Args:
+        release: as it was read.
+        rebuilt: what its workflow makes of the details alone; ends of intervals may differ from it
+            by what machines do.
+
+    Raises:
+        ValueError: a field is another; the message says which.
+    """
+    for name in ("title", "secret", "method", "guarantees", "withheld", "notes"):
+        if getattr(release, name) != getattr(rebuilt, name):
+            raise ValueError(f"its details give another {name}")
+    for name in ("attacks", "use"):
+        told, given = getattr(release, name), getattr(rebuilt, name)
+        if len(told) != len(given) or not all(map(_same, told, given)):
+            raise ValueError(f"its details give another {name}")
+
+
+def _same(told: Any, given: Any) -> bool:
+    """Whether two attacks or two uses are one, the ends of their intervals up to rounding."""
+    apart = [{**vars(one)} for one in (told, given)]
+    first, second = (one.pop("success", None) or one.pop("measured") for one in apart)
+    ends = zip(*((held.value, held.low, held.high) for held in (first, second)), strict=True)
+    near = all(math.isclose(*pair, rel_tol=ROUNDING, abs_tol=ROUNDING) for pair in ends)
+    return apart[0] == apart[1] and near and first.confidence == second.confidence
+
+
 def check_measured(attacks: Sequence[Attack]) -> None:
     """Refuse an attack whose interval ends below what so many trials give at its level.
 

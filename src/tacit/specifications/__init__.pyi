@@ -11,6 +11,7 @@ from .identification import cosine_agreement as cosine_agreement
 from .identification import identify as identify
 from .identification import judge_match as judge_match
 from .intrinsic.certificate import CompactFactor as CompactFactor
+from .intrinsic.certificate import CountedTogether as CountedTogether
 from .intrinsic.certificate import IntrinsicCertificate as IntrinsicCertificate
 from .intrinsic.certificate import certify as certify
 from .intrinsic.certificate import compact_factor as compact_factor

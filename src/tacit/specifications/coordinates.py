@@ -69,16 +69,20 @@ def coordinates(
     matrices = frame.matrices(backbone)
     found, places = [], []
     for records, watched in _passes(backbone, data, directions, frame.layers):
+        # G_i Aᵀ of every layer for every record of the batch, without the gradients themselves
         factors = watched.factors(matrices, len(records))
+        # b_i: layers one after the other, so that one clip bounds them all
         joined = torch.cat([factors[name].flatten(1) for name in frame.layers], dim=1)
         rows = joined.double().numpy()
         if not np.isfinite(rows).all():
             held = ", ".join(str(int(one)) for one in records[:3])
             raise ValueError(f"data: expected finite gradients, not so among records {held}, …")
         if frame.centre is not None:
+            # y_i = Dᵀ (b_i − c)
             rows = rows - frame.centre
         found.append(rows if frame.directions is None else rows @ frame.directions.astype(float))
         places.append(records)
+    # batches may come in another order than the records
     return np.asarray(np.concatenate(found)[torch.argsort(torch.cat(places)).numpy()])
 
 
@@ -97,6 +101,7 @@ def check_apart(backbone: Backbone, like: tuple[Tensor, ...], frame: GradientFra
         ValueError: the two differ by more than float32 rounds.
     """
     source = torch.Generator().manual_seed(0)
+    # random records of the same shapes: of those that are private nothing is tried
     parts = tuple(_drawn(part, place, source) for place, part in enumerate(like))
     drawn = backbone.of_tensors()
     directions = torch.randn(COMPANY, drawn.embedded(parts).shape[1], generator=source)
@@ -108,18 +113,22 @@ def check_apart(backbone: Backbone, like: tuple[Tensor, ...], frame: GradientFra
         plain = GradientFrame(frame.layers, frame.rank, frame.factor)
         return features, coordinates(drawn, taken, towards, plain)
 
+    # all five at once, and each by itself
     together = rows(parts, directions)
     alone = [
         rows(tuple(part[[row]] for part in parts), directions[[row]]) for row in range(COMPANY)
     ]
+    # the first record beside the others made larger, which a switch on the largest number shows
     scales = SCALES if backbone.modality == "vector" else ()
     beside = [rows(_beside(parts, scale), directions) for scale in scales]
     for place, held in enumerate(together):
+        # float32 rounds sums over a batch otherwise than over one: so much is no mixing
         single = np.concatenate([one[place] for one in alone])
         largest = max(float(np.abs(single).max()), 1e-30)
         apart = held.shape == single.shape and bool(
             np.allclose(held, single, rtol=0.0, atol=APART * largest)
         )
+        # the first record has the same place: nothing but the others may have moved it
         moved = (float(np.abs(one[place][0] - held[0]).max()) for one in beside if apart)
         if not apart or max(moved, default=0.0) > MOVED * largest:
             raise ValueError(
@@ -162,6 +171,7 @@ def full_factor(
     totals: dict[str, NDArray[np.float64]] = {}
     count = 0
     for records, watched in _passes(backbone, data, directions, layers):
+        # Σ_i G_i of every layer, the sum over the batch in one product
         for name, held in watched.sums().items():
             totals[name] = totals.get(name, np.zeros(held.shape)) + held.double().numpy()
         count += len(records)

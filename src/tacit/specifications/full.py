@@ -51,8 +51,10 @@ def full_specification(
     names = class_names(classes)
     named = chosen_layers(shared, layers)
     count = len(shared.prepare(data)[0])
+    # as where compact factors are made, without A and without noise
     shares = weights_of(labels, names, count, given="labels")
     table = label_directions(names, shared.embedded(data).shape[1])
+    # F_ℓ = (1/n) Σ_i G_i
     factors = full_factor(shared, data, shares @ table, named)
     modules = dict(shared.module.named_modules())
     return Specification(

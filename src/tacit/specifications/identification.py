@@ -166,6 +166,7 @@ def identify(
         raise ValueError("task: expected a specification that is not zero, got one that is")
     most = len(models) if limit is None else integer("limit", limit, minimum=1)
     matches = [ModelMatch(name, task.cosine(held), held) for name, held in models.items()]
+    # the most similar first; of equal ones the first given
     matches.sort(key=lambda match: -match.similarity)
     best = matches[0].similarity if matches else None
     verdict = judge_match(best, len(matches), task.space.size)
@@ -193,12 +194,15 @@ def cosine_agreement(
         raise ValueError(
             f"full: expected as many as compact, at least 3, got {len(full)} and {len(compact)}"
         )
+    # every pair once
     pairs = [(i, j) for i in range(len(compact)) for j in range(i)]
+    # the same pairs in both spaces
     left = np.array([compact[i].cosine(compact[j]) for i, j in pairs])
     right = np.array([full[i].cosine(full[j]) for i, j in pairs])
     spread = left.std() * right.std()
     if spread == 0.0:
         raise ValueError("compact: expected cosines that differ, got cosines all alike")
+    # Pearson's, of the two cosines over all pairs
     correlation = float(((left - left.mean()) * (right - right.mean())).mean() / spread)
     error = float(np.sqrt(((left - right) ** 2).mean()))
     return CosineAgreement(correlation, error, len(pairs))

@@ -32,6 +32,7 @@ def label_codes(names: Sequence[str], width: int) -> Tensor:
 
     Source: pave, Eq. 1 and 2, with g fixed, random and shared.
     """
+    # N(0, 1/d): the squared length has the mean 1, whatever d
     drawn = [shared_normals(f"label:{name}:{width}", width) for name in names]
     return torch.from_numpy(np.stack(drawn) / width**0.5).float()
 
@@ -46,6 +47,7 @@ def label_directions(names: Sequence[str], width: int) -> Tensor:
         names: of the classes.
         width: d.
     """
+    # Gᵀ (1/K − e_c): the mean code less that of the class
     codes = label_codes(names, width)
     return codes.mean(dim=0) - codes
 
@@ -75,7 +77,9 @@ def scatter_directions(shares: Array, means: Array, feature_map: Array, white: A
         feature_map: (d, d) W, symmetric.
         white: (n, d) w, whitened features.
     """
+    # m_c − m̄ by the records' shares, and β times their own feature
     apart = shares @ (means - means.mean(axis=0)) + OF_INPUTS * white
+    # W once more: the chain rule through w = W(z − z̄)
     return torch.from_numpy(-(apart @ feature_map)).float()
 
 
@@ -100,6 +104,7 @@ def weights_of(targets: Any, names: Sequence[str], count: int, *, given: str) ->
     if held.ndim == 2:
         return _shares(held, len(names), given)
     places: dict[Any, int] = {name: place for place, name in enumerate(names)}
+    # "0" among the names would be read as a place and as a name
     if not any(name.isdigit() for name in names):
         # numbers beside names that are none are places in their list
         places.update({place: place for place in range(len(names))})
@@ -135,6 +140,7 @@ def _shares(held: Any, classes: int, given: str) -> Tensor:
     sums = values.sum(axis=1, keepdims=True)
     if not np.isfinite(values).all() or (values < 0).any() or not (sums > 0).all():
         raise ValueError(f"{given}: expected finite numbers >= 0, not all of a record's 0")
+    # a record counts once: its shares add up to 1
     return torch.from_numpy(values / sums).float()
 
 

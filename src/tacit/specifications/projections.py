@@ -30,12 +30,14 @@ def shared_factor(name: str, layer: str, rank: int, width: int) -> Tensor:
 
     Source: pave, Eq. 4 and 5.
     """
+    # N(0, 1/r): AᵀA has the mean I, so ⟨GAᵀ, G'Aᵀ⟩ has that of ⟨G, G'⟩
     drawn = shared_normals(f"{name}:{layer}:{rank}:{width}", rank * width)
     return torch.from_numpy(drawn.reshape(rank, width) / rank**0.5).float()
 
 
 def shared_normals(words: str, count: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     """Return N(0, 1) numbers that words decide, the same on every machine and version."""
+    # 16 bytes of a hash for each: no generator of a library, whose next version may draw others
     stream = hashlib.shake_256(f"{PURPOSE}:{words}".encode()).digest(16 * count)
     drawn = np.frombuffer(stream, dtype="<u8")
     return normals_from_words(drawn[:count], drawn[count:])

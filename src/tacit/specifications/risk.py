@@ -104,10 +104,13 @@ def play_risk(
     count = integer("draws", draws, minimum=LEAST_DRAWS)
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     source = generator(rng)
+    # what an attacker sees, drawn afresh for every data set
     views = {"specification": _views("release", candidates, release, count, source)}
     if model is not None:
         views["model"] = _views("model", candidates, model, count, source)
+        # the same draws side by side, so that the gain is of the same games
         views["both"] = np.concatenate([views["specification"], views["model"]], axis=2)
+    # whether each draw of the second half was named right
     hits = {name: _hits(held) for name, held in views.items()}
     prior = 1.0 / len(candidates)
     attacks = {
@@ -159,6 +162,7 @@ def risk_bound(advantage: float, candidates: int = 2) -> float:
 
     Source: in place of pave, Theorems 4.2 and 4.3, whose bound is never below 1.
     """
+    # (1 − 1/K) TV, at most: Σ_k P_k(k)/K ≤ (1 + (K − 1) TV)/K
     variation = in_interval("advantage", advantage, 0.0, 1.0)
     return (1.0 - 1.0 / integer("candidates", candidates, minimum=2)) * variation
 
@@ -194,15 +198,18 @@ def _view(name: str, drawn: Any) -> Floats:
 
 def _hits(views: Floats) -> NDArray[np.bool_]:
     """Return (K, draws) whether each draw of the second half was named right."""
+    # what is fitted and chosen on one half is measured on the other
     half = views.shape[1] // 2
     # a number's scale says nothing of how much it tells
     scale = views[:, :half].std(axis=1).mean(axis=0)
     views = views / np.where(scale > 0.0, scale, 1.0)
     known, asked = views[:, :half], views[:, half:]
+    # of the first half, two thirds to fit and a third to choose the shrinkage by
     split = max(1, 2 * half // 3)
     fitted, tried = known[:, :split], known[:, split:]
     ways = [(shrunk, shared) for shrunk in SHRINKAGES for shared in (True, False)]
     scores = [_right(_fitted(fitted, *way), tried).mean() for way in ways]
+    # fitted again on the whole of the first half
     best = ways[int(np.argmax(scores))]
     return _right(_fitted(known, *best), asked)
 
@@ -210,16 +217,19 @@ def _hits(views: Floats) -> NDArray[np.bool_]:
 def _fitted(views: Floats, shrunk: float, shared: bool) -> list[tuple[Floats, Floats, float]]:
     """Return mean, inverse root and log volume of every candidate's law."""
     means = views.mean(axis=1)
+    # Σ̂ of all candidates together, of less noise than each one's own
     moved = views - means[:, None]
     pooled = np.einsum("kni,knj->ij", moved, moved) / (moved.shape[0] * moved.shape[1])
     found = []
     for place, rows in enumerate(moved):
         own = pooled if shared else rows.T @ rows / len(rows)
         spread = np.diagonal(own if shared else 0.5 * (own + pooled))
+        # (1 − λ) Σ̂ + λ diag Σ̂: inverted safely where draws are few
         held = (1 - shrunk) * own + shrunk * np.diag(np.maximum(spread, 1e-300))
         values, vectors = np.linalg.eigh(held)
         # a direction in which nothing varies is told from by any difference there
         values = np.maximum(values, 1e-12 * max(float(values.max()), 1e-300))
+        # V S^(-1/2) and log|Σ|, all that a Gaussian likelihood needs
         found.append((means[place], vectors / np.sqrt(values), float(np.log(values).sum())))
     return found
 
@@ -227,6 +237,7 @@ def _fitted(views: Floats, shrunk: float, shared: bool) -> list[tuple[Floats, Fl
 def _right(laws: list[tuple[Floats, Floats, float]], views: Floats) -> NDArray[np.bool_]:
     found = np.empty(views.shape[:2], dtype=bool)
     for place, rows in enumerate(views):
+        # −(y − m)ᵀ Σ⁻¹ (y − m) − log|Σ|: twice the log likelihood but for a constant
         scores = np.stack(
             [-(((rows - mean) @ root) ** 2).sum(axis=1) - volume for mean, root, volume in laws]
         )
@@ -242,6 +253,7 @@ def _share(hits: NDArray[np.bool_], level: float) -> Interval:
 def _gain(both: NDArray[np.bool_], alone: NDArray[np.bool_], level: float) -> Interval:
     """Return the mean difference of two attackers on the same draws."""
     differences = both.astype(float).ravel() - alone.astype(float).ravel()
+    # differences in [−1, 1], taken to [0, 1], as the interval of a mean asks
     low, high = mean_interval((1.0 + differences) / 2.0, level)
     value = float(differences.mean())
     return Interval(value, min(2 * low - 1, value), max(2 * high - 1, value), level)

@@ -86,6 +86,7 @@ class SpecificationSpace:
     @property
     def digest(self) -> str:
         """SHA-256 of all fields: equal for those that may be compared, and for no others."""
+        # sorted keys: one text for one space
         return _sha256(dumps(asdict(self), sort_keys=True).encode())
 
     def differences(self, other: SpecificationSpace) -> tuple[str, ...]:
@@ -228,7 +229,9 @@ class Specification:
 
         Source: pave, Eq. 3.
         """
+        # numbers of other spaces have no angle
         check_comparable(self.space, other.space)
+        # in double precision, the unit vectors' own rounding divided out
         left, right = self.vector.astype(float), other.vector.astype(float)
         if not left.any() or not right.any():
             raise ValueError("other: expected specifications that are not zero, got one that is")
@@ -291,6 +294,7 @@ def specification_from_bytes(content: bytes, *, name: str = "content") -> Specif
 
 
 def _header(name: str, content: bytes) -> tuple[dict[str, Any], int]:
+    # eight bytes say how long the header is; no more of it is read than there is
     length = int.from_bytes(content[:LENGTH], "little")
     if len(content) < LENGTH or not 2 <= length <= min(LONGEST_HEADER, len(content) - LENGTH):
         raise ValueError(f"{name}: expected a safetensors file, got another or a part of one")
@@ -309,11 +313,13 @@ def _read(fields: dict[str, Any], header: dict[str, Any], data: bytes) -> Specif
             "shapes": tuple(tuple(shape) for shape in fields["space"]["shapes"]),
         }
     )
+    # float32 and nothing beside: a file has no room for more
     if len(data) != 4 * space.size:
         raise ValueError(f"expected {4 * space.size} bytes of factors, got {len(data)}")
     factors, at = {}, 0
     for layer, shape in zip(space.layers, space.shapes, strict=True):
         end = at + 4 * shape[0] * shape[1]
+        # the header is what this writer writes, so bytes are read as what they are
         if header.get(layer) != _entry(shape, at, end):
             raise ValueError("expected every layer of the manifest as float32, in its order")
         factors[layer] = np.frombuffer(data[at:end], dtype="<f4").reshape(shape)
@@ -334,6 +340,7 @@ def _written(held: Specification) -> bytes:
         header[layer] = _entry(shape, at, end)
         at = end
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=True).encode()
+    # safetensors aligns what follows
     text += b" " * (-len(text) % LENGTH)
     if len(text) > LONGEST_HEADER:
         raise ValueError(f"space: expected a manifest of at most {LONGEST_HEADER} bytes")
@@ -363,6 +370,7 @@ def _shape(entry: Any) -> tuple[int, int]:
     if len(pair) != 2:
         raise ValueError(f"shapes: expected (rows, columns) of every layer, got {shown(entry)}")
     rows, columns = (integer("shapes", side, minimum=1) for side in pair)
+    # by logarithms: the product of two large integers need not be formed
     if not math.log2(rows) + math.log2(columns) < 40:
         raise ValueError("shapes: expected factors of fewer than 2^40 numbers")
     return rows, columns

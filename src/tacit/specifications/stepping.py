@@ -53,6 +53,7 @@ def take_steps(
     backbone, frame = subject.backbone, asked.frame
     parts = backbone.prepare(subject.data)
     directions = subject.shares @ label_directions(asked.names, subject.width)
+    # A of every layer, and D⁺ that leads numbers of the subspace back to factors
     matrices, back = frame.matrices(backbone), _back(frame)
     shapes = zip(frame.layers, frame.shapes(backbone), strict=True)
     moved = {name: torch.zeros(shape) for name, shape in shapes}
@@ -60,17 +61,22 @@ def take_steps(
     size = size if frame.directions is None else frame.directions.shape[1]
     total: NDArray[np.float64] = np.zeros(size)
     for _ in range(schedule.steps):
+        # S_t: a coin for every record, as the account assumes
         rows = _sample(subject.count, schedule.sampling_rate, source)
         found = np.zeros(size)
         if len(rows):
             taken = tuple(part[torch.from_numpy(rows)] for part in parts)
+            # gradients at θ_t, the layers moved by B_t A
             with change_weights(backbone, {name: moved[name] @ matrices[name] for name in moved}):
                 held = coordinates(backbone, taken, directions[rows], frame)
+            # ‖y_i‖ ≤ C at every step: the network moved by noisy sums alone
             held = clip_rows(held, asked.clip) if math.isfinite(asked.clip) else held
             found = held.sum(axis=0)
+        # over q n, the records expected, and not over those drawn, whose number tells
         found = found / (schedule.sampling_rate * subject.count)
         if error:
             found = publish_sum(found, error * released_normal(found.shape, source), error)
+        # what is published is the mean of noisy steps: post-processing
         total = total + found
         _move(moved, matrices, found, frame, back, backbone, schedule.step_size)
     return total / schedule.steps
@@ -81,6 +87,7 @@ def change_weights(backbone: Backbone, changes: Mapping[str, Tensor]) -> Iterato
     """Add (m, n) matrices to the weights of layers, and put the weights back afterwards."""
     modules = dict(backbone.module.named_modules())
     with MOVING, torch.no_grad():
+        # copies, so that the weights come back bit by bit
         kept = {name: modules[name].weight.detach().clone() for name in changes}
         try:
             for name, change in changes.items():
@@ -115,6 +122,7 @@ def _move(
     step_size: float,
 ) -> None:
     """Take one step: B ← B − η (‖W‖/‖bA‖) b, norms over all described layers."""
+    # b = c + D⁺ᵀ y, of the layers joined
     joined = found if back is None else found @ back
     joined = joined if frame.centre is None else joined + frame.centre
     modules, start = dict(backbone.module.named_modules()), 0
@@ -123,6 +131,7 @@ def _move(
         part = joined[start : start + held.numel()]
         factors[name] = torch.from_numpy(part.reshape(held.shape)).float()
         start += held.numel()
+    # ‖bA‖ and ‖W‖ over all layers: a step is a share of the weights, whatever the scale of losses
     length = math.sqrt(sum(float((factors[n] @ matrices[n]).square().sum()) for n in moved))
     weight = math.sqrt(sum(float(modules[n].weight.float().square().sum()) for n in moved))
     for name, held in moved.items():
@@ -132,6 +141,7 @@ def _move(
 def _shaped(change: Tensor, module: nn.Module) -> Tensor:
     """Return an (m, n) matrix in the shape in which a layer keeps its weight."""
     weight: Any = module.weight
+    # GPT-2 keeps (n, m) where others keep (m, n)
     held = change.mT if type(module).__name__ == "Conv1D" else change
     shaped: Tensor = held.reshape(weight.shape).to(weight.dtype)
     return shaped

@@ -324,6 +324,7 @@ def _targets_of(model_or_labels: Any, data: Any, targets: str) -> Any:
         return model_or_labels
     if targets == "labels":
         raise ValueError(OUTPUTS)
+    # a model is asked once, before anything is counted
     found = model_or_labels(data)
     return found.detach().cpu().numpy() if hasattr(found, "detach") else np.asarray(found)
 
@@ -332,6 +333,7 @@ def _check_labels(held: Any) -> None:
     """Refuse what looks like a model's outputs where nothing is said of the model."""
     if np.ndim(held) != 2:
         return
+    # one-hot rows are labels; probabilities are what a model says
     rows = np.asarray(held)
     if not (((rows == 0) | (rows == 1)).all() and (rows.sum(axis=1) == 1).all()):
         raise ValueError(OUTPUTS)

@@ -44,10 +44,13 @@ class CostFrame:
     @property
     def root(self) -> Array:
         """K with ``K Kᵀ = F``, (k, r), for distances between what rows add."""
-        # F = V diag(w) Vᵀ, K = V diag(√w); directions that cost nothing are left out
-        values, axes = scipy_linalg.eigh(self.costs[0])
+        # D F D = V diag(w) Vᵀ with D_jj = 1/√F_jj, so that no unit of a sum decides what is small;
+        # K = D⁻¹ V diag(√w); directions that cost nothing are left out
+        priced = np.maximum(np.diagonal(self.costs[0]), 0.0)
+        units = np.sqrt(np.where(priced > 0.0, priced, 1.0))
+        values, axes = scipy_linalg.eigh(self.costs[0] / units[:, None] / units)
         kept = values > 1e-12 * values[-1]
-        return np.asarray(axes[:, kept] * np.sqrt(values[kept]))
+        return np.asarray(units[:, None] * axes[:, kept] * np.sqrt(values[kept]))
 
 
 def frame_of(

@@ -20,6 +20,8 @@ from tacit.releases.release import Release
 AGREEMENT = 1e-6
 # What the noise of an answer may lose of what was charged for it, rounded up.
 SPENT_SLACK = 1e-6
+# Squares of errors that are as much larger after the draw stay within double precision.
+LARGEST_ERROR = 1e120
 FROM_SYSTEM = "the randomness is the operating system's"
 TOGETHER = (
     "one secret through many queries, each of which may be chosen by all answers before: the bound "
@@ -79,6 +81,19 @@ class NumbersDetails:
 def power_of(errors: Any) -> float:
     """Return the sum of the squares of errors (d,)."""
     return float(np.square(errors).sum())
+
+
+def check_power(errors: Any) -> None:
+    """Refuse errors (d,) whose squares overflow, before anything is drawn.
+
+    Raises:
+        ValueError: they do.
+    """
+    if not np.max(np.abs(errors), initial=0.0) <= LARGEST_ERROR:
+        raise ValueError(
+            f"query: expected numbers whose errors are at most {LARGEST_ERROR:g}, got one beyond: "
+            "choose other units"
+        )
 
 
 def check_numbers(release: Release[Any], secret: str, truth: str) -> None:

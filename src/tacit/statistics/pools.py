@@ -15,7 +15,9 @@ from tacit.guarantees.adjacency import Adjacency
 from tacit.statistics.promises import SMALLEST_POOL
 from tacit.statistics.queries.language import columns_read
 from tacit.statistics.queries.statistic import Columns
+from tacit.statistics.tables.cells import level_places, value_of
 from tacit.statistics.tables.table import (
+    RESULT,
     Category,
     DataTable,
     check_levels,
@@ -34,6 +36,7 @@ class Pool:
         categories: what the codes of a column mean, by its name.
         bounds: declared (lowest, highest) of columns, by position.
         levels: declared categories of columns, by position, ascending.
+        queried: whether a row is one of the result of a query.
     """
 
     rows: Array
@@ -41,6 +44,7 @@ class Pool:
     categories: Mapping[str, Category]
     bounds: Mapping[int, tuple[float, float]]
     levels: Mapping[int, tuple[float, ...]]
+    queried: bool = False
 
     @staticmethod
     def of(
@@ -85,6 +89,7 @@ class Pool:
             categories,
             _read_bounds(getattr(promise, "bounds", None), labels),
             _read_levels(levels, labels, categories),
+            isinstance(known, DataTable) and known.queried,
         )
 
     def as_columns(self, *, looked_at: bool) -> Columns:
@@ -125,12 +130,12 @@ class Pool:
         }
 
     def notes(self, *, hidden: bool) -> tuple[str, ...]:
-        """Return what the codes of columns stand for, as far as a reader may know it.
+        """Return what a row is and what codes stand for, as far as a reader may know it.
 
         Args:
             hidden: whether the table itself is: then nothing of what was found in it is told.
         """
-        lines = []
+        lines = [RESULT] if self.queried else []
         for name, kind in self.categories.items():
             if kind.declared:
                 codes = ", ".join(f"{code} = {level}" for code, level in enumerate(kind.levels))
@@ -178,7 +183,9 @@ def _own_rows(pool: Any, fewest: int) -> Array:
     whole = isinstance(pool, np.ndarray) and pool.dtype.kind in "iu" and pool.size
     if whole and max(int(pool.max()), -int(pool.min())) > LARGEST_EXACT:
         raise ValueError(f"pool: expected integers within ±2⁵³ = {LARGEST_EXACT:,}, got others")
-    checked = array("pool", pool, ndim=(1, 2))
+    # a table that was read may have no row left: a promise about it answers as for a few
+    empty = isinstance(pool, DataTable) and not len(pool)
+    checked = pool.rows if empty else array("pool", pool, ndim=(1, 2))
     # a copy: what the caller does to the pool later does not reach what is drawn
     rows = np.array(checked[:, None] if checked.ndim == 1 else checked, order="C")
     rows.flags.writeable = False
@@ -289,8 +296,9 @@ def _recode(pool: Any, name: str, declared: Sequence[str]) -> DataTable:
             "data frame, or read_table with categories, has columns of words"
         )
     levels = order_levels(check_levels(name, declared, "levels"))
-    place = {level: float(code) for code, level in enumerate(levels)}
-    codes = np.array([place.get(level, np.nan) for level in pool.categories[name].levels])
+    # by what a level stands for, as where columns have types the words found depend on all of them
+    place, found = level_places(levels, argument="levels"), pool.categories[name].levels
+    codes = np.array([place.get(value_of(level), np.nan) for level in found])
     column = pool.columns.index(name)
     rows = pool.rows.copy()
     rows[:, column] = codes[rows[:, column].astype(int)]

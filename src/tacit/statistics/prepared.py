@@ -18,7 +18,7 @@ from tacit.measured import Interval
 from tacit.releases.prepared import Expected, Prepared
 from tacit.releases.promises import Effort
 from tacit.releases.release import Attack, Numbers, Release
-from tacit.statistics.details import NumbersDetails, power_of
+from tacit.statistics.details import NumbersDetails, check_power, power_of
 from tacit.statistics.pools import Pool
 from tacit.statistics.queries.statistic import Query
 
@@ -130,7 +130,11 @@ class PreparedNumbers(Prepared[NumbersDetails]):
             spends: what the ledger counts.
             source: of the draw, where a seed was given.
             advice: what is said beside noise that is larger than what it hides.
+
+        Raises:
+            ValueError: errors whose squares double precision does not hold.
         """
+        check_power(plan.errors)
         return PreparedNumbers(
             guarantees=planned.guarantees,
             spends=(spends,),

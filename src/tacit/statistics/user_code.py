@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import io
 import logging
 import os
 import sys
 import sysconfig
+import threading
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -17,6 +20,12 @@ TACIT = str(Path(__file__).parents[1])
 LIBRARIES = tuple(
     sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib")
 )
+
+
+# What is redirected is the process's own: one call at a time.
+_SILENT = threading.RLock()
+# Standard output and standard error.
+DESCRIPTORS = (1, 2)
 
 
 class QueryError(Exception):
@@ -50,12 +59,18 @@ class QueryWarning(UserWarning):
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Let nothing through of what Python code prints, logs or warns of."""
+    """Let nothing through of what code prints, logs or warns of, whatever it is written in.
+
+    Descriptors 1 and 2 lead nowhere meanwhile, for C code and for processes that are started too;
+    what other threads print meanwhile is lost. One call at a time.
+    """
     # the command knows this module's errors without numbers
     import numpy as np
 
     before = logging.root.manager.disable
     with (
+        _SILENT,
+        _closed_descriptors(),
         redirect_stdout(io.StringIO()),
         redirect_stderr(io.StringIO()),
         warnings.catch_warnings(),
@@ -67,6 +82,48 @@ def silence() -> Iterator[None]:
             yield
         finally:
             logging.disable(before)
+
+
+@contextmanager
+def _closed_descriptors() -> Iterator[None]:
+    """Lead descriptors 1 and 2 to nothing, and back whatever happens; a closed one is closed."""
+    _flush()
+    opened = [number for number in DESCRIPTORS if _is_open(number)]
+    # it may be the number of one that is closed
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    others = [number for number in DESCRIPTORS if number not in opened and number != nowhere]
+    for number in others:
+        os.dup2(nowhere, number)
+    kept = [os.dup(number) for number in opened]
+    try:
+        for number in opened:
+            os.dup2(nowhere, number)
+        yield
+    finally:
+        # what is still in a buffer was written meanwhile, and goes where the rest went
+        _flush()
+        for number, own in zip(opened, kept, strict=True):
+            os.dup2(own, number)
+        for number in (*kept, *others, nowhere):
+            os.close(number)
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
+
+
+def _flush() -> None:
+    """Write out what Python and the C library hold back."""
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        # closed, absent, or a caller's own
+        with contextlib.suppress(Exception):
+            stream.flush()  # type: ignore[union-attr]
+    with contextlib.suppress(OSError, TypeError, AttributeError):
+        ctypes.CDLL(None).fflush(None)
 
 
 def warning_words(found: warnings.WarningMessage) -> str:

@@ -85,7 +85,7 @@ def prepare(
             ``tacit.statistics.queries`` or several, ``module:function``, a callable on (n, p) rows
             that returns d numbers and the same ones for the same rows, or a ``Query``, which gives
             any of these names for its numbers.
-        pool: (N, p) finite numbers, N >= 4; N >= 1 for ``Table``; a data frame or a ``DataTable``.
+        pool: (N, p) finite numbers, N >= 4, any N for ``Table``; a data frame or a ``DataTable``.
         promise: what is hidden, and how well.
         effort: how much work goes in; results do not depend on its workers.
         columns: the columns to use, by name and in this order, of a table that has names; the

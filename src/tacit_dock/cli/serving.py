@@ -3,62 +3,92 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import typer
 from rich.text import Text
 
 from tacit.cli.console import consoles, line
+from tacit.cli.options import grouped
 from tacit_dock.cli.place import FOLDER, Database, Folder, open_store
 
 MEBIBYTE = 1 << 20
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]", "::1")
 
 
-def serve(
-    *,
-    folder: Folder = FOLDER,
-    database: Database = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any free one.")] = 8765,
-    policy: Annotated[
-        str,
-        typer.Option(help="What has no guarantee, or too weak a one: refuse, accept, quarantine."),
-    ] = "refuse",
-    max_epsilon: Annotated[
-        float, typer.Option(help="Largest ε taken, at δ = 1e-5.", show_default="none")
-    ] = math.inf,
-    max_advantage: Annotated[
-        float, typer.Option(help="Largest advantage over guessing a member at even odds.")
-    ] = 1.0,
-    private: Annotated[
-        bool, typer.Option("--private", help="Ask for a token to read and to search, too.")
-    ] = False,
-    metrics: Annotated[
-        bool, typer.Option("--metrics", help="Tell counts and times at /metrics, for Prometheus.")
-    ] = False,
-    max_model: Annotated[int, typer.Option(help="Largest model, in MiB.")] = 512,
-    max_learnwares: Annotated[int, typer.Option(help="Learnwares of one developer.")] = 1000,
-    max_bytes: Annotated[int, typer.Option(help="MiB of one developer.")] = 16384,
-    requests: Annotated[int, typer.Option(help="Requests a minute of one developer.")] = 600,
-    concurrency: Annotated[int, typer.Option(help="Requests answered at a time.")] = 64,
+@dataclass(frozen=True, kw_only=True)
+class ListeningFlags:
+    """Where it listens, and to whom it answers."""
+
+    panel: ClassVar[str] = "Listening"
+
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any free one.")] = 8765
     host_name: Annotated[
         list[str] | None,
         typer.Option(
             help="Name that requests may be for, several times for several; when left out, any, "
             "or those of this machine where it listens to itself alone."
         ),
-    ] = None,
+    ] = None
     proxy: Annotated[
         list[str] | None,
         typer.Option(
             help="Address of a proxy in front, whose X-Forwarded-For and X-Forwarded-Proto are "
             "believed; several times for several."
         ),
-    ] = None,
+    ] = None
+    metrics: Annotated[
+        bool, typer.Option("--metrics", help="Tell counts and times at /metrics, for Prometheus.")
+    ] = False
     index: Annotated[
         str, typer.Option(help="How it searches: auto (by size), exact, quantised.")
-    ] = "auto",
+    ] = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdmissionFlags:
+    """What is taken, and who may read."""
+
+    panel: ClassVar[str] = "Admission"
+
+    policy: Annotated[
+        str,
+        typer.Option(help="What has no guarantee, or too weak a one: refuse, accept, quarantine."),
+    ] = "refuse"
+    max_epsilon: Annotated[
+        float, typer.Option(help="Largest ε taken, at δ = 1e-5.", show_default="none")
+    ] = math.inf
+    max_advantage: Annotated[
+        float, typer.Option(help="Largest advantage over guessing a member at even odds.")
+    ] = 1.0
+    private: Annotated[
+        bool, typer.Option("--private", help="Ask for a token to read and to search, too.")
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class LimitFlags:
+    """How much of everything."""
+
+    panel: ClassVar[str] = "Limits"
+
+    max_model: Annotated[int, typer.Option(help="Largest model, in MiB.")] = 512
+    max_learnwares: Annotated[int, typer.Option(help="Learnwares of one developer.")] = 1000
+    max_bytes: Annotated[int, typer.Option(help="MiB of one developer.")] = 16384
+    requests: Annotated[int, typer.Option(help="Requests a minute of one developer.")] = 600
+    concurrency: Annotated[int, typer.Option(help="Requests answered at a time.")] = 64
+
+
+@grouped
+def serve(
+    *,
+    folder: Folder = FOLDER,
+    database: Database = None,
+    listening: ListeningFlags,
+    admission: AdmissionFlags,
+    limits: LimitFlags,
 ) -> None:
     """Serve a dock until it is interrupted; requests under way are finished."""
     from tacit_dock import AdmissionPolicy, DockSettings, listen
@@ -67,34 +97,35 @@ def serve(
 
     settings = DockSettings(
         policy=AdmissionPolicy(
-            without=policy,  # type: ignore[arg-type]
-            max_epsilon=max_epsilon,
-            max_advantage=max_advantage,
+            without=admission.policy,  # type: ignore[arg-type]
+            max_epsilon=admission.max_epsilon,
+            max_advantage=admission.max_advantage,
         ),
-        private=private,
-        metrics=metrics,
-        max_model=max_model * MEBIBYTE,
-        max_learnwares=max_learnwares,
-        max_bytes=max_bytes * MEBIBYTE,
-        requests_per_minute=requests,
-        concurrency=concurrency,
-        hosts=_hosts(host, host_name),
-        proxies=_words("--proxy", proxy),
-        index=index,  # type: ignore[arg-type]
+        private=admission.private,
+        metrics=listening.metrics,
+        max_model=limits.max_model * MEBIBYTE,
+        max_learnwares=limits.max_learnwares,
+        max_bytes=limits.max_bytes * MEBIBYTE,
+        requests_per_minute=limits.requests,
+        concurrency=limits.concurrency,
+        hosts=_hosts(listening.host, listening.host_name),
+        proxies=_words("--proxy", listening.proxy),
+        index=listening.index,  # type: ignore[arg-type]
     )
     try:
         check_installed()
     except ImportError as error:
         raise ValueError(str(error)) from None
-    with open_store(folder, database, create=True) as store, listen(host, port) as listening:
-        address = listening.getsockname()
+    at = (listening.host, listening.port)
+    with open_store(folder, database, create=True) as store, listen(*at) as socket:
+        address = socket.getsockname()
         console = consoles(False)
         shown = f"[{address[0]}]" if ":" in address[0] else address[0]
         console.print(Text(f"The dock is at http://{shown}:{address[1]}/", "bold"))
         line(console, "folder", str(store.blobs.folder.parent))
         line(console, "database", store.database.label)
         line(console, "stop it", "Ctrl-C")
-        run(store, settings, listening)
+        run(store, settings, socket)
 
 
 def _hosts(host: str, names: list[str] | None) -> tuple[str, ...]:

@@ -9,8 +9,9 @@ torch = pytest.importorskip("torch")
 
 from tacit.attacks.inversion import attack  # noqa: E402
 from tacit.hidden_states import (  # noqa: E402
-    FeatureStudy,
+    Scoring,
     Transcoder,
+    TranscoderFit,
     inversions,
     measure_features,
     score_features,
@@ -41,7 +42,7 @@ def coder_of(model, size=SIZE, **more):
 def test_a_score_is_the_kl_of_a_network_whose_mlp_is_changed_by_a_hook(family):
     model = random_model(family)
     coder, tokens = coder_of(model), prompts()
-    found = score_features(model, LAYER, coder, tokens, each=None, rng=0)
+    found = score_features(model, LAYER, coder, tokens, Scoring(each=None), rng=0)
     block = model.anatomy.blocks[LAYER - 1].mlp
     values = [[] for _ in range(SIZE)]
     for row in tokens:
@@ -94,7 +95,7 @@ def test_a_direction_that_nothing_reads_scores_nothing_and_another_does():
         encoder_bias=torch.zeros(3), decoder=torch.stack([direction, -direction, state[0]]),
         decoder_bias=torch.zeros(WIDTH), reads="stream",
     )  # fmt: skip
-    found = score_features(model, layer, reader, tokens, each=None, rng=0)
+    found = score_features(model, layer, reader, tokens, Scoring(each=None), rng=0)
     # h − (h·u) u swaps the two coordinates, for |u|² = 2: mean and length stay
     assert int((apart > 0).sum()) == found.active[0]
     assert float(found.score[:2].max()) < 1e-9
@@ -108,7 +109,7 @@ def test_a_feature_that_never_fires_is_neither_class():
     asleep = Transcoder(encoder=coder.encoder, decoder=coder.decoder,
                         encoder_bias=torch.tensor([0.0] * 5 + [-1e4]),
                         decoder_bias=coder.decoder_bias)  # fmt: skip
-    found = score_features(model, LAYER, asleep, prompts(), threshold=1e-9, rng=0)
+    found = score_features(model, LAYER, asleep, prompts(), Scoring(threshold=1e-9), rng=0)
     assert found.classes[5] == -1
     assert found.summary()["silent"] >= 1
     assert not found.told()[5]
@@ -130,7 +131,7 @@ def test_margins_and_overlaps_are_those_of_enumeration():
     pairs = np.array([[0, 1], [2, 3], [4, 5]])
     found = codes.overlaps(rows, backbone, pairs)
     shares = [(on[i] & on[j]).sum() / (on[i] | on[j]).sum() for i, j in pairs]
-    assert found["full"][0] == pytest.approx(np.mean(shares))
+    assert found.full[0] == pytest.approx(np.mean(shares))
 
 
 def test_flips_at_random_have_the_share_of_the_base_rate():
@@ -141,16 +142,16 @@ def test_flips_at_random_have_the_share_of_the_base_rate():
     after = before * (rng.random(before.shape) < 0.5)
     only_scaffold = before * (backbone | (rng.random(before.shape) < 0.5))
     told, _ = codes.flips({"random": (before, after), "told": (before, only_scaffold)}, backbone)
-    assert abs(told["random"]["excess"]) < 5 * told["random"]["excess_error"]
-    assert told["random"]["scaffold"] == pytest.approx(0.85, abs=0.02)
-    assert told["told"]["scaffold"] == 1.0
-    assert told["told"]["excess"] > 5 * told["told"]["excess_error"]
+    assert abs(told["random"].excess) < 5 * told["random"].excess_error
+    assert told["random"].scaffold == pytest.approx(0.85, abs=0.02)
+    assert told["told"].scaffold == 1.0
+    assert told["told"].excess > 5 * told["told"].excess_error
 
 
 def test_naming_counts_codes_that_prompts_share():
-    found = codes.named(np.array([[1.0, 0], [1, 0], [0, 1], [1, 1]]), 0.95)
-    assert found["distinct"] == 3
-    assert found["top1"][0] == pytest.approx(3 / 4)
+    found = codes.name_prompts(np.array([[1.0, 0], [1, 0], [0, 1], [1, 1]]), 0.95)
+    assert found.distinct == 3
+    assert found.top1[0] == pytest.approx(3 / 4)
 
 
 def test_the_nearest_state_far_from_the_origin_is_that_of_whole_numbers():
@@ -172,7 +173,7 @@ def test_the_nearest_state_far_from_the_origin_is_that_of_whole_numbers():
 def test_the_random_control_is_a_function_of_the_support():
     rng = np.random.default_rng(0)
     model = random_model("gpt2")
-    scores = score_features(model, LAYER, coder_of(model, 40), prompts(), threshold=1e-3, rng=0)
+    scores = score_features(model, LAYER, coder_of(model, 40), prompts(), rng=0)
     some = np.where(scores.measured > 0)[0]
     assert 0 < scores.count(BACKBONE) < len(some)
     # prompts of four supports, with amplitudes of their own
@@ -183,8 +184,8 @@ def test_the_random_control_is_a_function_of_the_support():
     assert not (drawn & ~on).any()
     assert (drawn.sum(axis=1) == (held["backbone"].numpy() > 0).sum(axis=1)).all()
     assert all(len(np.unique(part, axis=0)) == 1 for part in np.split(drawn, 4))
-    named = codes.named(drawn.astype(float), 0.95)["top1"][0]
-    assert named <= codes.named(on.astype(float), 0.95)["top1"][0] == pytest.approx(0.04)
+    named = codes.name_prompts(drawn.astype(float), 0.95).top1[0]
+    assert named <= codes.name_prompts(on.astype(float), 0.95).top1[0] == pytest.approx(0.04)
     # another order keeps others
     other = conditions(active, scores, np.random.default_rng(2))["random"].numpy() > 0
     assert (other != drawn).any()
@@ -197,16 +198,17 @@ def test_copies_of_one_prompt_are_named_by_chance_whatever_the_code():
     levels = score_features(model, LAYER, coder, tokens[20:], rng=0).score
     found = measure_features(
         model, LAYER, coder, tokens[:1].repeat(20, 1), tokens[20:],
-        threshold=float(np.median(levels[levels > 0])), edited=2, rng=0,
+        Scoring(threshold=float(np.median(levels[levels > 0]))), edited=2, rng=0,
     )  # fmt: skip
-    assert 0 < found.share < 1
-    assert {name: held["top1"][0] for name, held in found.named.items()} == pytest.approx(
-        dict.fromkeys(found.named, 1 / 20)
+    details = found.details
+    assert 0 < details.share < 1
+    assert {name: code.top1[0] for name, code in details.named.items()} == pytest.approx(
+        dict.fromkeys(details.named, 1 / 20)
     )
     # the outputs are one vector up to rounding: no share of their variance exists
-    assert {held["unexplained"] for held in found.replaced.values()} == {None}
+    assert {left.unexplained for left in details.replaced.values()} == {None}
     stored = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert FeatureStudy.from_dict(stored).to_dict() == stored
+    assert load(stored).to_dict() == stored
 
 
 def test_an_mlp_that_adds_one_vector_leaves_no_variance_to_explain():
@@ -216,18 +218,17 @@ def test_an_mlp_that_adds_one_vector_leaves_no_variance_to_explain():
         block.weight.zero_()
         block.bias.fill_(0.3)
     tokens = prompts(40)
-    coder = train_transcoder(
-        model, LAYER, tokens[20:], features=40, top_k=8, steps=5, progress=False
-    )
+    how = TranscoderFit(features=40, top_k=8, steps=5)
+    coder = train_transcoder(model, LAYER, tokens[20:], how, progress=False)
     assert coder.trained["explained"] == 0.0
     found = measure_features(
         model, LAYER, coder_of(model, 40), tokens[:20], tokens[20:], edited=2, rng=0
     )
-    assert found.replaced["full"]["unexplained"] is None
+    assert found.details.replaced["full"].unexplained is None
     # a correlation of two prompts' ranks has no test
-    assert found.margins["step"]["spearman"] is None
+    assert found.details.margins["step"].spearman is None
     stored = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert FeatureStudy.from_dict(stored).to_dict() == stored
+    assert load(stored).to_dict() == stored
 
 
 def test_features_beyond_what_the_network_can_compute_are_refused():
@@ -273,8 +274,11 @@ def test_a_malformed_study_is_one_sentence():
         model, LAYER, coder_of(model, 6), tokens[:8], tokens[8:], edited=2, rng=0
     )
     stored = json.loads(json.dumps(found.to_dict()))
-    places = [(name,) for name in stored] + [
-        (name, inner) for name in ("scores", "named", "state", "replaced") for inner in stored[name]
+    details = stored["details"]
+    places = [(name,) for name in details] + [
+        (name, inner)
+        for name in ("scores", "named", "state", "replaced")
+        for inner in details[name]
     ]
     places += [("named", "support", "top1"), ("replaced", "full", "kl"),
                ("replaced", "without scaffold", "agreed"),
@@ -283,12 +287,12 @@ def test_a_malformed_study_is_one_sentence():
     for place in places:
         for junk in JUNK:
             changed = json.loads(json.dumps(stored))
-            inner = changed
+            inner = changed["details"]
             for name in place[:-1]:
                 inner = inner[name]
             inner[place[-1]] = junk
             try:
-                again = FeatureStudy.from_dict(changed)
+                again = load(changed)
             except ValueError as error:
                 refused[place, str(junk)] = str(error)
             else:
@@ -298,23 +302,37 @@ def test_a_malformed_study_is_one_sentence():
         assert ": " in message
         assert not any(word in message for word in ("unpack", "format code", "could not"))
     for place in places:
-        if place[0] not in ("form", "trained"):
+        if place != ("trained",):
             assert any(held == place for held, _ in refused), place
     for place in ("named", "state", "replaced", "scores"):
         assert all(((place,), str(junk)) in refused for junk in JUNK), place
 
 
+@pytest.mark.parametrize(
+    "name", ["title", "secret", "method", "withheld", "notes", "attacks", "use"]
+)
+def test_a_study_that_says_another_thing_than_its_details_is_refused(name):
+    model = random_model("gpt2")
+    tokens = prompts(24)
+    found = measure_features(
+        model, LAYER, coder_of(model, 6), tokens[:8], tokens[8:], edited=2, rng=0
+    )
+    stored = json.loads(json.dumps(found.to_dict()))
+    stored[name] = f"{stored[name]}." if isinstance(stored[name], str) else stored[name][:-1]
+    with pytest.raises(ValueError, match=f"contradicts itself: its details give another {name}"):
+        load(stored)
+
+
 def test_training_recovers_planted_features():
     model = random_model("gpt2")
-    coder = train_transcoder(
-        model, LAYER, prompts(300, 6), features=256, top_k=24, steps=300, progress=False
-    )
+    how = TranscoderFit(features=256, top_k=24, steps=300)
+    coder = train_transcoder(model, LAYER, prompts(300, 6), how, progress=False)
     assert coder.trained["explained"] > 0.3
     assert coder.trained["active"] <= 24
     assert torch.allclose(coder.decoder.norm(dim=1), torch.ones(256), atol=1e-4)
     again = train_transcoder(
-        model, LAYER, prompts(300, 6), features=64, top_k=None, penalty=0.01, steps=30, seed=1,
-        progress=False,
+        model, LAYER, prompts(300, 6),
+        TranscoderFit(features=64, top_k=None, penalty=0.01, steps=30), seed=1, progress=False,
     )  # fmt: skip
     assert again.activation == "relu"
 
@@ -324,15 +342,15 @@ def test_a_study_is_stored_read_back_and_certifies_nothing():
     tokens = prompts(40)
     found = measure_features(model, LAYER, coder_of(model, 40), tokens[:20], tokens[20:], rng=0)
     stored = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert FeatureStudy.from_dict(stored).to_dict() == found.to_dict()
-    form = load(stored)
-    assert form.guarantees == ()
-    assert any("certifies nothing" in note for note in form.notes)
-    assert found.replaced["without backbone"]["kl"] >= 0.0
-    full, none = found.replaced["full"], found.replaced["none"]
-    assert none["active"] == 0.0 < full["active"]
+    again, details = load(stored), found.details
+    assert again == found
+    assert again.guarantees == ()
+    assert any("certifies nothing" in note for note in again.notes)
+    assert details.replaced["without backbone"].kl >= 0.0
+    full, none = details.replaced["full"], details.replaced["none"]
+    assert none.active == 0.0 < full.active
     # of the MLP one part of the state: the rest names every prompt
-    assert found.state["told"][0] == 1.0
+    assert details.state.told[0] == 1.0
 
 
 def test_the_replaced_state_is_that_of_a_hook():
@@ -353,7 +371,7 @@ def test_the_replaced_state_is_that_of_a_hook():
         other = model.network(input_ids=tokens).logits[:, -1].double().log_softmax(1)
         handle.remove()
     values = (clean.exp() * (clean - other)).sum(1)
-    assert found.replaced["full"]["kl"] == pytest.approx(float(values.mean()), rel=1e-3)
+    assert found.details.replaced["full"].kl == pytest.approx(float(values.mean()), rel=1e-3)
 
 
 def test_bad_arguments_are_refused():
@@ -364,7 +382,7 @@ def test_bad_arguments_are_refused():
     with pytest.raises(ValueError, match="layer: expected an integer >= 1"):
         score_features(model, 0, coder, tokens)
     with pytest.raises(ValueError, match="threshold"):
-        score_features(model, 1, coder, tokens, threshold=0.0)
+        score_features(model, 1, coder, tokens, Scoring(threshold=0.0))
     with pytest.raises(ValueError, match="transcoder: expected a Transcoder, got int"):
         score_features(model, 1, 3, tokens)
     narrow = Transcoder(encoder=torch.ones(2, 3), encoder_bias=torch.ones(2),
@@ -378,7 +396,7 @@ def test_bad_arguments_are_refused():
     with pytest.raises(ValueError, match="prompts: expected at least 20 positions"):
         train_transcoder(model, 1, tokens[:2])
     with pytest.raises(ValueError, match="penalty: expected 0 beside top_k"):
-        train_transcoder(model, 1, tokens, penalty=1.0)
+        train_transcoder(model, 1, tokens, TranscoderFit(penalty=1.0))
 
 
 def test_edits_without_a_tokenizer_are_those_of_tokens():

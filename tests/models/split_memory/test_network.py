@@ -11,6 +11,7 @@ pytest.importorskip("transformers")
 from transformers import AutoConfig, AutoModelForCausalLM  # noqa: E402
 
 from tacit.hidden_states import (  # noqa: E402
+    GeometryFit,
     Sizes,
     SweepRequest,
     least_signal,
@@ -103,7 +104,9 @@ def test_without_a_gate_the_memory_never_reaches_the_logits():
         for block in made.transformer.h:
             block.gate.zero_()
     model = LanguageModel(made)
-    found = measure_geometry(model, 1, prompts(40), rank=4, label_source="model-exact", rng=0)
+    found = measure_geometry(
+        model, 1, prompts(40), GeometryFit(rank=4, label_source="model-exact"), rng=0
+    )
     assert np.abs(found.dense_fisher[TRUNK:]).max() == 0.0
 
 
@@ -136,7 +139,11 @@ def test_m_star_survives_other_units_of_the_memory_and_the_published_gain_does_n
             model.logits(tokens), LanguageModel(made).logits(tokens), rtol=1e-3, atol=1e-3
         )
         found[factor] = measure_geometry(
-            model, 2, tokens, rank=4, label_source="model-exact", difference_scale="raw", rng=0
+            model,
+            2,
+            tokens,
+            GeometryFit(rank=4, label_source="model-exact", difference_scale="raw"),
+            rng=0,
         )
     plain, moved = found[1.0], found[10.0]
     assert moved.least_signal == pytest.approx(plain.least_signal, rel=1e-3)

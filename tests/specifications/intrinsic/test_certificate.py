@@ -9,6 +9,7 @@ import scipy.linalg
 
 from tacit.accounting import gaussian, sketch_from_ratio
 from tacit.specifications import (
+    CountedTogether,
     SecretFactor,
     certify,
     compact_factor,
@@ -20,12 +21,14 @@ from tacit.specifications.intrinsic.certificate import REFUSALS
 DELTA = 1e-5
 
 
-def certificate(k, *, std, rank=2, records=100, clip=1.0, **changes):
+def certificate(k, *, std, rank=2, records=100, clip=1.0, violated=None, **together):
     """Of a floor whose noise is ``std`` times what one record moves."""
     floor = (std * 2 * clip / records) ** 2 * rank
-    return certify(
-        k, rank=rank, records=records, clip=clip, floor=floor, delta=DELTA, **changes
-    ), floor
+    held = certify(
+        k, rank=rank, records=records, clip=clip, floor=floor, delta=DELTA,
+        together=CountedTogether(**together), violated=violated,
+    )  # fmt: skip
+    return held, floor
 
 
 def advantage(held):
@@ -165,7 +168,7 @@ def test_factors_of_other_records_that_tell_the_matrix_are_counted(k, times):
     rng = np.random.default_rng(13)
     rest = {"rank": 8, "records": 1000, "clip": 1.0, "delta": DELTA}
     floor = (times * 2 / 1000) ** 2 * 8
-    held = certify(k, floor=floor, shared_factor=True, **rest)
+    held = certify(k, floor=floor, together=CountedTogether(shared_factor=True), **rest)
     alone = certify(k, floor=floor, **rest)
     beaten = False
     for tried in range(12):
@@ -193,9 +196,8 @@ def test_factors_of_other_records_that_tell_the_matrix_are_counted(k, times):
         ({"dims": []}, "dims"), ({"dims": [2, True]}, "dims"), ({"dims": 10**6}, "dims"),
         ({"floor": 1e-20}, "floor: expected √λ of at least"), ({"floor": 1e-320}, "floor"),
         ({"floor": float("nan")}, "floor"), ({"clip": 1e200}, "floor|clip"),
-        ({"violated": []}, "violated"), ({"shared_factor": "no"}, "shared_factor"),
-        ({"shared_factor": np.ones(2)}, "shared_factor"), ({"record_rank": 0}, "record_rank"),
-        ({"delta": 0.0}, "delta"), ({"releases": 1.5}, "releases"), ({"rank": "x"}, "rank"),
+        ({"violated": []}, "violated"), ({"together": 2}, "together"),
+        ({"delta": 0.0}, "delta"), ({"rank": "x"}, "rank"),
     ],
 )  # fmt: skip
 def test_arguments_of_other_kinds_are_named(changes, message):
@@ -203,6 +205,20 @@ def test_arguments_of_other_kinds_are_named(changes, message):
     given.update(changes)
     with pytest.raises(ValueError, match=message):
         certify(given.pop("dims"), **given)
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"shared_factor": "no"}, "shared_factor"),
+        ({"shared_factor": np.ones(2)}, "shared_factor"),
+        ({"record_rank": 0}, "record_rank"), ({"releases": 1.5}, "releases"),
+        ({"releases": 0}, "releases"),
+    ],
+)  # fmt: skip
+def test_what_counts_together_checks_itself(changes, name):
+    with pytest.raises(ValueError, match=f"{name}: "):
+        CountedTogether(**changes)
 
 
 def test_a_floor_of_few_bits_is_the_floor_that_is_certified():
@@ -411,7 +427,7 @@ def test_a_measured_stability_is_no_certificate():
     rows = np.random.default_rng(9).normal(size=(5, 2, 3))
     measured = measured_stability(rows, rows, floor=0.1)
     with pytest.raises(ValueError, match="evidence about that one"):
-        certificate(2, std=3.0, stability=measured)
+        certificate(2, std=3.0, violated=measured)
 
 
 @pytest.mark.parametrize("floor", [0, 0.0, None])
@@ -426,8 +442,7 @@ def test_without_a_floor_there_is_none(floor):
         ({"dims": 0}, "dims"), ({"dims": []}, "dims"), ({"rank": 0}, "rank"),
         ({"records": 0}, "records"), ({"clip": -1.0}, "clip"), ({"clip": math.nan}, "clip"),
         ({"floor": -1.0}, "floor"), ({"floor": math.inf}, "floor"), ({"delta": 0.0}, "delta"),
-        ({"releases": 0}, "releases"), ({"record_rank": 0}, "record_rank"),
-        ({"stability": 0.1}, "stability"), ({"violated": "x"}, "violated"),
+        ({"violated": 0.1}, "violated"), ({"violated": "x"}, "violated"),
     ],
 )  # fmt: skip
 def test_bad_arguments_are_named(changes, name):

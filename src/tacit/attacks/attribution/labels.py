@@ -168,7 +168,12 @@ def read_labels(
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or "unreadable"
         raise ValueError(f"{name}: cannot read {place} ({reason})") from None
-    rows = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
+    # strict: a quote that is never closed would take all lines after it into one cell
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        rows = [row for row in reader if row]
+    except csv.Error:
+        raise ValueError(f"{name}: {place}, line {reader.line_num}: no CSV is read there") from None
     if len(rows) < 2:
         raise ValueError(f"{name}: expected a header and at least one row in {place}")
     header = rows[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from tacit._ground.checks import Array, plain
 from tacit._ground.reprs import short_repr
 from tacit.attacks.exact.channels import CodeChannel
 from tacit.attacks.inversion.probe import TokenProbe
-from tacit.attacks.sequential.decoder import sequential_decoder
+from tacit.attacks.sequential.decoder import TokenSearch, sequential_decoder
 from tacit.attacks.sequential.views import View, as_views
 from tacit.covariance import Covariance
 from tacit.models.language import LanguageModel
@@ -92,7 +92,7 @@ class TrajectoryInverter(Inverter):
     probe: TokenProbe
     beam: int = 1
     shortlist: int | None = None
-    token_law: str = "model"
+    token_law: Literal["uniform", "model"] = "model"
     fallback: int | None = None
 
     name = "training-free decoder of trajectories"
@@ -119,11 +119,16 @@ class TrajectoryInverter(Inverter):
 
     def invert(self, released: Any) -> Tokens:
         """As ``Inverter``."""
-        return sequential_decoder(
-            self.model, self.layer, released, self.covariance,
-            probe=self.probe, beam=self.beam, shortlist=self.shortlist,
-            token_law=self.token_law, fallback=self.fallback,
-        ).tokens  # fmt: skip
+        search = TokenSearch(
+            beam=self.beam,
+            shortlist=self.shortlist,
+            token_law=self.token_law,
+            fallback=self.fallback,
+        )
+        found = sequential_decoder(
+            self.model, self.layer, released, self.covariance, search, probe=self.probe
+        )
+        return found.tokens
 
     def emptied(self, released: Any) -> Any:
         """As ``Inverter``: zeros in the place of the states; codes have none."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from tacit import codec
 from tacit._ground.checks import in_interval
 from tacit._ground.frozen import read_only
 from tacit.attacks.intervals import proportion_interval, share_interval
@@ -40,6 +41,18 @@ class Recovery:
     suffixes: tuple[Interval, ...]
     exact: Interval
 
+    def __post_init__(self) -> None:
+        if not self.by_position or len(self.by_position) != len(self.suffixes):
+            raise ValueError(
+                "suffixes: expected one for each position, and a position at least, got "
+                f"{len(self.suffixes)} for {len(self.by_position)}"
+            )
+        for name in ("token_accuracy", "by_position", "suffixes", "exact"):
+            held = getattr(self, name)
+            for one in held if isinstance(held, tuple) else (held,):
+                if not 0.0 <= one.low <= one.high <= 1.0:
+                    raise ValueError(f"{name}: expected shares, got {one.low} to {one.high}")
+
     @classmethod
     def of(cls, guesses: Any, truth: Any, confidence: float = 0.95) -> Recovery:
         """Compare guesses with the truth, aligned at the end.
@@ -70,35 +83,6 @@ class Recovery:
             suffixes=tuple(_share(whole[real[:, at], at], level) for at in places),
             exact=_share(whole[np.arange(len(whole)), lengths - 1], level),
         )
-
-    @classmethod
-    def from_dict(cls, content: Any) -> Recovery:
-        """Return what ``to_dict`` described.
-
-        Raises:
-            ValueError: a field is missing or out of range.
-        """
-
-        def listed(name: str) -> tuple[Interval, ...]:
-            if not isinstance(content[name], (list, tuple)) or not content[name]:
-                raise ValueError(f"recovery.{name}: expected a list of intervals")
-            return tuple(_read(name, one) for one in content[name])
-
-        return cls(
-            token_accuracy=_read("token_accuracy", content["token_accuracy"]),
-            by_position=listed("by_position"),
-            suffixes=listed("suffixes"),
-            exact=_read("exact", content["exact"]),
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description."""
-        return {
-            "token_accuracy": self.token_accuracy.to_dict(),
-            "by_position": [one.to_dict() for one in self.by_position],
-            "suffixes": [one.to_dict() for one in self.suffixes],
-            "exact": self.exact.to_dict(),
-        }
 
 
 @read_only
@@ -162,8 +146,10 @@ class Inversion:
         return {
             "attacker": self.attacker,
             "knows": self.knows,
-            "recovery": self.recovery.to_dict(),
-            "baselines": {name: held.to_dict() for name, held in self.baselines.items()},
+            "recovery": codec.write(Recovery, self.recovery),
+            "baselines": {
+                name: codec.write(Recovery, held) for name, held in self.baselines.items()
+            },
             "queries": self.queries,
             "known": self.known,
             "removed": self.removed,
@@ -191,14 +177,6 @@ def successes(
         (task, success, max((one.value for one in priors), default=None))
         for task, success, priors in parts
     )
-
-
-def _read(name: str, content: Any) -> Interval:
-    found = Interval.from_dict(f"recovery.{name}", content)
-    ends = (found.low, found.value, found.high)
-    if not 0.0 <= ends[0] <= ends[1] <= ends[2] <= 1.0:
-        raise ValueError(f"recovery.{name}: expected shares around their value, got {ends}")
-    return found
 
 
 def matches(guesses: Any, truth: Any) -> tuple[Right, Right]:

@@ -13,8 +13,8 @@ from tacit.attacks.exact.channels import Channel
 from tacit.attacks.exact.posterior import standing
 from tacit.attacks.exact.result import GuessAttack
 from tacit.attacks.last_token.candidates import (
-    Candidates,
     Continued,
+    LastTokenCandidates,
     continuations,
     list_candidates,
 )
@@ -101,7 +101,7 @@ def known_prefix(
 
 
 def attack_continued(
-    listed: Sequence[Candidates],
+    listed: Sequence[LastTokenCandidates],
     rows: Iterable[Continued],
     released: Any,
     channel: Channel,
@@ -149,7 +149,7 @@ def attack_continued(
 
 
 def _held(
-    listed: Sequence[Candidates], rows: Iterable[Continued], channel: Channel
+    listed: Sequence[LastTokenCandidates], rows: Iterable[Continued], channel: Channel
 ) -> Iterator[Any]:
     """What the channel holds of each prompt's candidates, cut out of the parts they came in."""
     parts: list[Any] = []

@@ -28,7 +28,7 @@ BYTES_TOGETHER = 2**28
 
 
 @dataclass(frozen=True, eq=False)
-class Candidates:
+class LastTokenCandidates:
     """What the last token of one prompt may be.
 
     Attributes:
@@ -104,7 +104,7 @@ def list_candidates(
     count: int = 256,
     token_law: str = "model",
     public: Any = None,
-) -> list[Candidates]:
+) -> list[LastTokenCandidates]:
     """Return the candidates for the last token of every prompt; see ``known_prefix``."""
     rows = as_prompts(model, prompts)
     seen = None if public is None else PublicTokens.of(model, public)
@@ -128,7 +128,7 @@ def list_candidates(
         laws = weights.log_softmax(dim=-1).numpy()[None]
         place = (tokens == row[-1].cpu()).nonzero()
         found.append(
-            Candidates(
+            LastTokenCandidates(
                 prefix=row[:-1],
                 tokens=tokens,
                 log_priors=laws if seen is None else seen.laws(laws[0], tokens),
@@ -139,7 +139,7 @@ def list_candidates(
 
 
 def continuations(
-    model: LanguageModel, layer: int, listed: list[Candidates], *, predicts: bool
+    model: LanguageModel, layer: int, listed: list[LastTokenCandidates], *, predicts: bool
 ) -> Iterator[Continued]:
     """Run the model on every candidate of every prompt, a part of the rows at a time.
 
@@ -151,7 +151,9 @@ def continuations(
         yield from predicted(model, layer, group, states) if predicts else [Continued(states, None)]
 
 
-def candidate_states(model: LanguageModel, layer: int, listed: Sequence[Candidates]) -> Tensor:
+def candidate_states(
+    model: LanguageModel, layer: int, listed: Sequence[LastTokenCandidates]
+) -> Tensor:
     """Return the last state after each candidate of each prompt, (r, d)."""
     return torch.cat(
         [part for one in listed for (part,) in next_states(model, one.prefix, one.tokens, [layer])]
@@ -162,7 +164,7 @@ def candidate_states(model: LanguageModel, layer: int, listed: Sequence[Candidat
 def predicted(
     model: LanguageModel,
     layer: int,
-    listed: list[Candidates],
+    listed: list[LastTokenCandidates],
     states: Tensor,
     *,
     precision: torch.dtype = torch.float32,
@@ -192,9 +194,9 @@ def predicted(
             start += len(part)
 
 
-def _groups(listed: list[Candidates]) -> Iterator[list[Candidates]]:
+def _groups(listed: list[LastTokenCandidates]) -> Iterator[list[LastTokenCandidates]]:
     """Consecutive prompts of one length, few enough to be held together."""
-    group: list[Candidates] = []
+    group: list[LastTokenCandidates] = []
     for one in listed:
         rows = sum(len(other.tokens) for other in group) + len(one.tokens)
         if group and (len(one.prefix) != len(group[0].prefix) or rows > ROWS_TOGETHER):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tacit._ground.checks import Array
-from tacit.attacks.last_token.candidates import Candidates, Continued, PublicTokens
+from tacit.attacks.last_token.candidates import Continued, LastTokenCandidates, PublicTokens
 from tacit.models.language import LanguageModel
 from tacit.models.padding import PADDING
 from tacit.models.passes import Pass
@@ -32,7 +32,7 @@ class Field:
     """
 
     position: int
-    listed: list[Candidates]
+    listed: list[LastTokenCandidates]
     rows: list[Continued]
 
 
@@ -111,7 +111,9 @@ def open_field(
         before = prompt[: prompt.shape[0] + position]
         laws = seen.laws(_prior(model, before, tokens), tokens)
         place = (tokens == prompt[position].cpu()).nonzero()
-        listed.append(Candidates(before, tokens, laws, int(place[0, 0]) if len(place) else -1))
+        listed.append(
+            LastTokenCandidates(before, tokens, laws, int(place[0, 0]) if len(place) else -1)
+        )
         rows = prompt.repeat(len(tokens), 1)
         rows[:, position] = tokens.to(rows)
         whole.append(rows)

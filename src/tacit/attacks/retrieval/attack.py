@@ -18,8 +18,8 @@ from tacit._ground.checks import (
 )
 from tacit.attacks.retrieval.index import indexed
 from tacit.attacks.retrieval.metrics import Metric, read_metric
-from tacit.attacks.retrieval.problem import Problem
-from tacit.attacks.retrieval.ranks import Standing
+from tacit.attacks.retrieval.problem import RetrievalProblem
+from tacit.attacks.retrieval.ranks import RankCounts
 from tacit.attacks.retrieval.result import (
     CandidatePoint,
     RetrievalAttack,
@@ -108,7 +108,7 @@ def retrieve(
     )
     if weights is not None and measure.noise is None:
         raise ValueError(f"weights: expected metric 'mahalanobis' beside it, got {measure.name!r}")
-    problem = Problem.check(bank, queries, truth, measure.noise, weights, last_tokens)
+    problem = RetrievalProblem.check(bank, queries, truth, measure.noise, weights, last_tokens)
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     kind = choice("index", index, ("exact", "flat", "ivf"))
     if kind != "exact" and (weights is not None or last_tokens is not None):
@@ -123,8 +123,8 @@ def retrieve(
 
 
 def _measured(
-    problem: Problem,
-    found: Standing,
+    problem: RetrievalProblem,
+    found: RankCounts,
     metric: str,
     floor: float,
     confidence: float,

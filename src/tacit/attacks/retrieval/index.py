@@ -10,8 +10,8 @@ import numpy as np
 from tacit._ground.checks import Array, integer
 from tacit._ground.lazy import install_with
 from tacit.attacks.retrieval.bank import Bank, Indices
-from tacit.attacks.retrieval.ranks import BANK_ROWS, Standing
-from tacit.attacks.retrieval.space import Space
+from tacit.attacks.retrieval.ranks import BANK_ROWS, RankCounts
+from tacit.attacks.retrieval.space import AttackSpace
 
 HEAD = 100
 QUERIES_CHECKED = 200
@@ -19,8 +19,8 @@ LEAST_TRAINING = 40
 
 
 def indexed(
-    bank: Bank, queries: Array, truth: Indices, space: Space, kind: str, probes: int | None
-) -> tuple[Standing, float]:
+    bank: Bank, queries: Array, truth: Indices, space: AttackSpace, kind: str, probes: int | None
+) -> tuple[RankCounts, float]:
     """Look the truth up among the first 100 of an index of the mapped bank.
 
     Args:
@@ -61,10 +61,10 @@ def indexed(
     checked = np.arange(min(QUERIES_CHECKED, len(queries)))
     nearest = _nearest(bank, space.apply(queries[checked]), space)
     recall = float((found[checked, 0] == nearest).mean())
-    return Standing(better, np.zeros_like(better), None), recall
+    return RankCounts(better, np.zeros_like(better), None), recall
 
 
-def _inverted(faiss: Any, flat: Any, bank: Bank, space: Space, probes: int | None) -> Any:
+def _inverted(faiss: Any, flat: Any, bank: Bank, space: AttackSpace, probes: int | None) -> Any:
     lists = max(1, math.isqrt(bank.count))
     if bank.count < LEAST_TRAINING * lists:
         raise ValueError(
@@ -79,11 +79,11 @@ def _inverted(faiss: Any, flat: Any, bank: Bank, space: Space, probes: int | Non
     return index
 
 
-def _mapped(space: Space, rows: Array) -> Any:
+def _mapped(space: AttackSpace, rows: Array) -> Any:
     return np.ascontiguousarray(space.apply(rows), dtype=np.float32)
 
 
-def _nearest(bank: Bank, rows: Array, space: Space) -> Indices:
+def _nearest(bank: Bank, rows: Array, space: AttackSpace) -> Indices:
     """Find each row's nearest candidate by exhaustive search in float64."""
     best = np.full(len(rows), np.inf)
     nearest = np.zeros(len(rows), dtype=np.int64)

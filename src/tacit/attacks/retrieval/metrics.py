@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 
 from tacit._ground.checks import RandomSource, choice, non_negative
 from tacit._ground.reprs import short_repr
-from tacit.attacks.retrieval.problem import Problem, held_out_problem
+from tacit.attacks.retrieval.problem import RetrievalProblem, held_out_problem
 from tacit.attacks.retrieval.result import reciprocal_ranks
-from tacit.attacks.retrieval.space import Space, complement, euclidean, noise_space, weighted
+from tacit.attacks.retrieval.space import AttackSpace, complement, euclidean, noise_space, weighted
 from tacit.covariance import Covariance
 from tacit.covariance import Isotropic as IsotropicNoise
 from tacit.covariance.coercion import as_covariance
@@ -38,7 +38,7 @@ class Metric(ABC):
         return None
 
     @abstractmethod
-    def space(self, problem: Problem, rng: RandomSource) -> tuple[Space, float]:
+    def space(self, problem: RetrievalProblem, rng: RandomSource) -> tuple[AttackSpace, float]:
         """Return the coordinates in which the distance is plain, and the floor τ chosen."""
 
 
@@ -48,7 +48,7 @@ class Euclidean(Metric):
 
     name = "euclidean"
 
-    def space(self, problem: Problem, rng: RandomSource) -> tuple[Space, float]:
+    def space(self, problem: RetrievalProblem, rng: RandomSource) -> tuple[AttackSpace, float]:
         """As ``Metric``."""
         del rng
         return euclidean(problem.centre), 0.0
@@ -63,7 +63,7 @@ class Complement(Metric):
 
     name = "complement"
 
-    def space(self, problem: Problem, rng: RandomSource) -> tuple[Space, float]:
+    def space(self, problem: RetrievalProblem, rng: RandomSource) -> tuple[AttackSpace, float]:
         """As ``Metric``."""
         del rng
         return complement(problem.centre, self.basis), 0.0
@@ -78,7 +78,7 @@ class Weighted(Metric):
 
     name = "weighted"
 
-    def space(self, problem: Problem, rng: RandomSource) -> tuple[Space, float]:
+    def space(self, problem: RetrievalProblem, rng: RandomSource) -> tuple[AttackSpace, float]:
         """As ``Metric``."""
         del rng
         return weighted(problem.centre, self.coordinate_weights), 0.0
@@ -113,7 +113,7 @@ class Mahalanobis(Metric):
         """Σ."""
         return self.covariance
 
-    def space(self, problem: Problem, rng: RandomSource) -> tuple[Space, float]:
+    def space(self, problem: RetrievalProblem, rng: RandomSource) -> tuple[AttackSpace, float]:
         """As ``Metric``."""
         covariance, floor = self.covariance, self.floor
         if floor is None or not isinstance(floor, str):

@@ -9,8 +9,8 @@ import numpy as np
 
 from tacit._ground.checks import Array, RandomSource, generator, matrix, plain, vector
 from tacit.attacks.retrieval.bank import Bank, Indices, indices
-from tacit.attacks.retrieval.ranks import Standing, standing
-from tacit.attacks.retrieval.space import Space
+from tacit.attacks.retrieval.ranks import RankCounts, standing
+from tacit.attacks.retrieval.space import AttackSpace
 from tacit.covariance import Covariance
 
 HELD_OUT = 256
@@ -19,7 +19,7 @@ CENTRE_ROWS = 2048
 
 
 @dataclass(frozen=True)
-class Problem:
+class RetrievalProblem:
     """A retrieval attack before a distance is chosen, checked.
 
     Attributes:
@@ -51,7 +51,7 @@ class Problem:
         noise: Covariance | None,
         weights: Any,
         last_tokens: Any,
-    ) -> Problem:
+    ) -> RetrievalProblem:
         """Check what is attacked by someone who knows the covariance of the noise, or does not."""
         candidates = Bank("bank", bank)
         raw = plain(queries)
@@ -79,7 +79,7 @@ class Problem:
         head = candidates.rows(0, candidates.spans(CENTRE_ROWS)[0][1])
         return cls(candidates, rows, own, precision, head.mean(axis=0), logs, tokens, clean)
 
-    def standing(self, space: Space) -> Standing:
+    def standing(self, space: AttackSpace) -> RankCounts:
         """Rank the truth by a distance."""
         return standing(
             self.bank,
@@ -117,11 +117,11 @@ def _log_prior(weights: Any, count: int) -> Array:
 
 
 def held_out_problem(
-    problem: Problem,
+    problem: RetrievalProblem,
     covariance: Covariance,
     held_out: tuple[Any, Any] | None,
     rng: RandomSource,
-) -> Problem:
+) -> RetrievalProblem:
     """Noisy states on which the floor is tuned: never the evaluated ones."""
     if held_out is None:
         source = generator(rng)
@@ -155,7 +155,7 @@ def held_out_problem(
 
 
 def _fewer_candidates(
-    problem: Problem, own: Indices, source: np.random.Generator
+    problem: RetrievalProblem, own: Indices, source: np.random.Generator
 ) -> tuple[Bank, Indices, Array | None]:
     """The bank itself, or the truths and a random part of it, and where the truths are there."""
     bank, logs = problem.bank, problem.log_prior

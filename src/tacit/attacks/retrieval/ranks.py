@@ -13,7 +13,7 @@ from tacit._ground.checks import Array
 from tacit._ground.numbers import EPS
 from tacit._ground.threads import one_thread
 from tacit.attacks.retrieval.bank import Bank, Indices
-from tacit.attacks.retrieval.space import Space, range_tolerance
+from tacit.attacks.retrieval.space import AttackSpace, range_tolerance
 from tacit.compute import available_workers
 
 BANK_ROWS, QUERY_ROWS, PAIRS = 2048, 512, 8192
@@ -22,7 +22,7 @@ LARGEST_SINGLE = 1e30
 
 
 @dataclass(frozen=True)
-class Standing:
+class RankCounts:
     """Per query: candidates strictly better than the truth, tied with it, and who is first.
 
     Attributes:
@@ -37,7 +37,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Query:
+class QueryBlock:
     """What every block is compared with."""
 
     rows: Array
@@ -54,12 +54,12 @@ def standing(
     bank: Bank,
     queries: Array,
     truth: Indices,
-    space: Space,
+    space: AttackSpace,
     *,
     log_prior: Array | None = None,
     last_tokens: Indices | None = None,
     precision: float = EPS,
-) -> Standing:
+) -> RankCounts:
     """Rank the truth of every query under ``−½‖(z − c) M‖² + ln p_c``.
 
     Products are in float32; whatever its rounding could decide is decided again in float64, and
@@ -80,17 +80,17 @@ def standing(
             tied += equal
             if first is not None:
                 first.join(*best)
-    return Standing(better, tied, None if first is None else first.shares())
+    return RankCounts(better, tied, None if first is None else first.shares())
 
 
 def _asked(
     bank: Bank,
     queries: Array,
     truth: Indices,
-    space: Space,
+    space: AttackSpace,
     log_prior: Array | None,
     precision: float,
-) -> Query:
+) -> QueryBlock:
     own = bank.gather(truth)
     rows, target = space.apply(queries), space.apply(own)
     score = -0.5 * ((rows - target) ** 2).sum(axis=1)
@@ -113,7 +113,7 @@ def _asked(
             )
     fits = float(size.max() + np.abs(score).max()) < LARGEST_SINGLE
     working = rows.astype(np.float32 if fits else np.float64)
-    return Query(rows, working, norms, truth, score, slack, outside, tolerance)
+    return QueryBlock(rows, working, norms, truth, score, slack, outside, tolerance)
 
 
 class _BankBlock:
@@ -123,8 +123,8 @@ class _BankBlock:
         self,
         bank: Bank,
         span: tuple[int, int],
-        space: Space,
-        query: Query,
+        space: AttackSpace,
+        query: QueryBlock,
         log_prior: Array | None,
     ) -> None:
         self.start, stop = span
@@ -226,7 +226,7 @@ def _places(chosen: npt.NDArray[np.bool_]) -> Any:
 class _First:
     """The best candidates so far of every query, and how many of them bear the right label."""
 
-    def __init__(self, query: Query) -> None:
+    def __init__(self, query: QueryBlock) -> None:
         self.slack = query.slack
         count = len(query.rows)
         self.score = np.full(count, -np.inf)

@@ -14,7 +14,7 @@ from tacit._ground.checks import Array, integer
 from tacit._ground.frozen import read_only
 from tacit.attacks.intervals import mean_interval, proportion_interval
 from tacit.attacks.retrieval.bank import Indices
-from tacit.attacks.retrieval.ranks import Standing
+from tacit.attacks.retrieval.ranks import RankCounts
 
 Interval = tuple[float, float]
 
@@ -124,13 +124,13 @@ def share_interval(values: Array, confidence: float) -> Interval:
     return mean_interval(np.clip(values, 0.0, 1.0), confidence)
 
 
-def top_shares(found: Standing, count: int) -> Array:
+def top_shares(found: RankCounts, count: int) -> Array:
     """Probability that the truth is among the first ``count`` when ties are broken by lot."""
     shares: Array = np.clip((count - found.better) / (found.tied + 1.0), 0.0, 1.0)
     return shares
 
 
-def reciprocal_ranks(found: Standing) -> Array:
+def reciprocal_ranks(found: RankCounts) -> Array:
     """``(H_{b+t+1} − H_b)/(t+1)``: the mean of 1/rank over the places a tie may take."""
     last = found.better + found.tied + 1.0
     tied = (digamma(last + 1.0) - digamma(found.better + 1.0)) / (found.tied + 1.0)
@@ -143,7 +143,7 @@ def first_among(better: Indices, tied: Indices, bank: int, size: int) -> Array:
     if size == 1:
         return np.ones(len(better))
     if size == bank:
-        return top_shares(Standing(better, tied, None), 1)
+        return top_shares(RankCounts(better, tied, None), 1)
 
     def log_choose(total: Array) -> Array:
         possible = total >= size

@@ -21,7 +21,7 @@ LEAST_PIVOT = 1e-6
 
 
 @dataclass(frozen=True)
-class Space:
+class AttackSpace:
     """A linear map x ↦ (x − centre) M, and the directions in which a release carries no noise.
 
     Attributes:
@@ -62,12 +62,12 @@ class Space:
         return (rows - self.centre) @ self.bare
 
 
-def euclidean(centre: Array) -> Space:
+def euclidean(centre: Array) -> AttackSpace:
     """‖x − c‖."""
-    return Space(centre, np.ones(centre.size))
+    return AttackSpace(centre, np.ones(centre.size))
 
 
-def weighted(centre: Array, coordinate_weights: Any) -> Space:
+def weighted(centre: Array, coordinate_weights: Any) -> AttackSpace:
     """``Σ w_i (x_i − c_i)²``."""
     values = vector("coordinate_weights", coordinate_weights, size=centre.size)
     if values.min() < 0 or values.max() == 0:
@@ -75,10 +75,10 @@ def weighted(centre: Array, coordinate_weights: Any) -> Space:
             "coordinate_weights: expected numbers >= 0 that are not all 0, got "
             f"{values.min():.6g} … {values.max():.6g}"
         )
-    return Space(centre, np.sqrt(values))
+    return AttackSpace(centre, np.sqrt(values))
 
 
-def complement(centre: Array, basis: Any) -> Space:
+def complement(centre: Array, basis: Any) -> AttackSpace:
     """‖P (x − c)‖, P the projector on what is orthogonal to the rows of ``basis``."""
     rows = matrix("basis", basis, columns=centre.size)
     directions = row_space(rows).basis
@@ -88,10 +88,10 @@ def complement(centre: Array, basis: Any) -> Space:
             f"{len(directions)}"
         )
     orthonormal, _ = np.linalg.qr(directions.T, mode="complete")
-    return Space(centre, np.ascontiguousarray(orthonormal[:, len(directions) :]))
+    return AttackSpace(centre, np.ascontiguousarray(orthonormal[:, len(directions) :]))
 
 
-def noise_space(centre: Array, covariance: Covariance, floor: float) -> Space:
+def noise_space(centre: Array, covariance: Covariance, floor: float) -> AttackSpace:
     """The coordinates of noise N(0, Σ + floor I); at floor 0 what lies outside Σ is bare."""
     dim = centre.size
     if isinstance(covariance, (Isotropic, Diagonal)):
@@ -104,7 +104,7 @@ def noise_space(centre: Array, covariance: Covariance, floor: float) -> Space:
             dense = covariance.to_dense() + floor * np.eye(dim)
             inverse = _inverse_root(dense) if floor > 0 or covariance.rank == dim else None
             if inverse is not None:
-                return Space(centre, inverse, triangular=True)
+                return AttackSpace(centre, inverse, triangular=True)
             if isinstance(covariance, LowRank):
                 variances, vectors = _low_rank_spectrum(covariance)
             else:
@@ -113,15 +113,15 @@ def noise_space(centre: Array, covariance: Covariance, floor: float) -> Space:
     kept = dim if floor > 0 else min(covariance.rank, int((variances > 0).sum()))
     scales = np.sqrt(np.maximum(variances[:kept], 0.0) + floor)
     bare = vectors[:, kept:] if kept < dim else None
-    return Space(centre, np.ascontiguousarray(vectors[:, :kept] / scales), bare=bare)
+    return AttackSpace(centre, np.ascontiguousarray(vectors[:, :kept] / scales), bare=bare)
 
 
-def _diagonal(centre: Array, variances: Array) -> Space:
+def _diagonal(centre: Array, variances: Array) -> AttackSpace:
     noisy = variances > 0
     scales = np.zeros(centre.size)
     scales[noisy] = 1.0 / np.sqrt(variances[noisy])
     bare = None if noisy.all() else np.eye(centre.size)[:, ~noisy]
-    return Space(centre, scales, bare=bare)
+    return AttackSpace(centre, scales, bare=bare)
 
 
 def _inverse_root(dense: Array) -> Array | None:

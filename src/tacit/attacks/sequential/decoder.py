@@ -4,26 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit._ground.checks import (
-    Array,
-    RandomSource,
-    boolean,
-    choice,
-    generator,
-    in_interval,
-    integer,
-)
+from tacit._ground.checks import Array, RandomSource, generator, integer
 from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
+from tacit._ground.values import Count, NonNegative, Share, value
 from tacit.attacks.exact.channels import CodeChannel
 from tacit.attacks.intervals import mean_interval, proportion_interval
 from tacit.attacks.inversion.probe import TokenProbe
-from tacit.attacks.sequential.search import Reader
+from tacit.attacks.sequential.search import PrefixReader
 from tacit.attacks.sequential.views import View, as_views, side_by_side
 from tacit.covariance import Covariance
 from tacit.models.language import LanguageModel
@@ -77,23 +70,55 @@ class SequentialAttack:
     published: float | None = None
 
 
+@value
+class TokenSearch:
+    """How a decoder searches tokens, and what is predicted of its success.
+
+    Args:
+        beam: Prefixes kept.
+        shortlist: Candidates a step, the model's likeliest after the prefix, and with a probe as
+            many of its own (48 of each unless told); all V at the first position, and everywhere
+            without a probe.
+        fallback: Tokens tried where a probe's shortlist fails, the model's likeliest after the
+            prefix, at least as many as the shortlist has of each; all V when None, which is slow
+            for codes that read predictions.
+        token_law: Uniform, or model to weigh tokens by the model's own prediction.
+        floor: Variance added to Σ, so that the rounding of states is not taken for information
+            where Σ is small or singular; 2⁻³⁶ of the largest squared entry when left out.
+        margins: Whether success is predicted too, which costs V positions a step of each true
+            prompt; codes have no margins.
+        confidence: Of the intervals.
+        draws: Of the noise, a step of each prompt, for ``predicted``.
+        batch_size: Candidates run at a time.
+
+    Example:
+        >>> TokenSearch(beam=3)
+        TokenSearch(beam=3)
+    """
+
+    beam: Count = 1
+    shortlist: Count | None = None
+    fallback: Count | None = None
+    token_law: Literal["uniform", "model"] = "uniform"
+    floor: NonNegative | None = None
+    margins: bool = True
+    confidence: Share = 0.95
+    draws: Count = 500
+    batch_size: Count | None = None
+
+
+SEARCH = TokenSearch()
+
+
 def sequential_decoder(
     model: LanguageModel,
     layer: int | Sequence[int],
     released: ArrayLike,
     covariance: Covariance | ArrayLike | CodeChannel | Sequence[Any],
+    search: TokenSearch = SEARCH,
     *,
     truth: ArrayLike | None = None,
     probe: TokenProbe | None = None,
-    beam: int = 1,
-    shortlist: int | None = None,
-    fallback: int | None = None,
-    token_law: str = "uniform",
-    floor: float | None = None,
-    margins: bool = True,
-    confidence: float = 0.95,
-    draws: int = 500,
-    batch_size: int | None = None,
     rng: RandomSource = None,
 ) -> SequentialAttack:
     """Decode prompts from the noisy states, or the codes, of all their positions.
@@ -111,23 +136,9 @@ def sequential_decoder(
             several layers a sequence of such arrays.
         covariance: Σ of the noise at each position, a `Covariance` or (d, d), or the `CodeChannel`
             of codes; with several layers a sequence of them.
+        search: how tokens are searched, and what is predicted of it.
         truth: the true prompts, (T,) or (n, T), to measure and predict success.
         probe: a `TokenProbe` of the same layers and channels.
-        beam: prefixes kept.
-        shortlist: candidates a step, the model's likeliest after the prefix, and with a probe as
-            many of its own (48 of each unless told); all V at the first position, and everywhere
-            without a probe.
-        fallback: tokens tried where a probe's shortlist fails, the model's likeliest after the
-            prefix, at least as many as the shortlist has of each; all V when None, which is slow
-            for codes that read predictions.
-        token_law: ``"uniform"``, or ``"model"`` to weigh tokens by the model's own prediction.
-        floor: variance added to Σ, so that the rounding of states is not taken for information
-            where Σ is small or singular; by default 2⁻³⁶ of the largest squared entry.
-        margins: whether success is predicted too, which costs V positions a step of each true
-            prompt; codes have no margins.
-        confidence: of the intervals.
-        draws: of the noise, a step of each prompt, for ``predicted``.
-        batch_size: candidates run at a time.
         rng: source of the draws behind ``predicted``.
 
     Returns:
@@ -147,21 +158,19 @@ def sequential_decoder(
 
     Source: hidden-state, Thm 20, Cor. 21.
     """
-    views = as_views(model, layer, released, covariance, floor, probe)
+    views = as_views(model, layer, released, covariance, search.floor, probe)
     count, length = views[0].shape
     if length > model.context:
         raise ValueError(f"released: expected at most {model.context} positions, got {length}")
-    keep = integer("beam", beam, minimum=1)
-    weigh = choice("token_law", token_law, ("uniform", "model")) == "model"
-    level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
+    weigh, level = search.token_law == "model", search.confidence
     prompts = None if truth is None else _truth(model, truth, count, length)
-    source, times = generator(rng), integer("draws", draws, minimum=1)
+    source = generator(rng)
     coded = any(isinstance(noise, CodeChannel) for noise in _each(covariance))
-    predict = boolean("margins", margins) and not coded
-    short, likely = _shortlists(shortlist, probe, views)
-    last = None if fallback is None else _fallback(fallback, short, probe)
-    reader = Reader(model, views, short, likely, last, weigh, batch_size)
-    decoded = [reader.decode(row, keep) for row in range(count)]
+    predict = search.margins and not coded
+    short, likely = _shortlists(search.shortlist, probe, views)
+    last = None if search.fallback is None else _fallback(search.fallback, short, probe)
+    reader = PrefixReader(model, views, short, likely, last, weigh, search.batch_size)
+    decoded = [reader.decode(row, search.beam) for row in range(count)]
     tokens = np.array([best.tokens for best in decoded], dtype=np.int64)
     scores = np.array([best.distance for best in decoded])
     added = max(view.floor for view in views)
@@ -179,7 +188,7 @@ def sequential_decoder(
         exact_interval=proportion_interval(hits, count, level),
         recovered=float(shares.mean()),
         recovered_interval=spread,
-        **(_predicted(reader, prompts, times, source) if predict else {}),
+        **(_predicted(reader, prompts, search.draws, source) if predict else {}),
     )
 
 
@@ -191,10 +200,9 @@ def _shortlists(
     shortlist: int | None, probe: TokenProbe | None, views: list[View]
 ) -> tuple[int | None, Any]:
     """Return how many candidates the model gives, and those of the probe, (n, T, k) or None."""
-    short = None if shortlist is None else integer("shortlist", shortlist, minimum=1)
     if probe is None:
-        return short, None
-    size = LIKELIEST if short is None else short
+        return shortlist, None
+    size = LIKELIEST if shortlist is None else shortlist
     states, covariance = side_by_side(views)
     flat = probe.shortlist(states.reshape(-1, states.shape[2]), covariance, size)
     return size, flat.reshape(*states.shape[:2], -1)
@@ -207,7 +215,7 @@ def _fallback(fallback: int, short: int | None, probe: TokenProbe | None) -> int
 
 
 def _predicted(
-    reader: Reader, prompts: Tokens, draws: int, source: np.random.Generator
+    reader: PrefixReader, prompts: Tokens, draws: int, source: np.random.Generator
 ) -> dict[str, Any]:
     """What the margins of the true prompts predict, averaged over them."""
     laws = [reader.law(prompt, draws, source) for prompt in prompts]

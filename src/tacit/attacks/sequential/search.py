@@ -23,7 +23,7 @@ TRIED = 256
 
 
 @dataclass(frozen=True)
-class Kept:
+class Prefix:
     """A decoded prefix.
 
     Attributes:
@@ -38,7 +38,7 @@ class Kept:
 
 
 @dataclass(eq=False)
-class Reader:
+class PrefixReader:
     """Distances of every candidate after a prefix.
 
     Attributes:
@@ -62,9 +62,9 @@ class Reader:
     batch_size: int | None
     first: list[Any] | None = field(default=None, init=False)
 
-    def decode(self, row: int, beam: int) -> Kept:
+    def decode(self, row: int, beam: int) -> Prefix:
         """Keep the ``beam`` best prefixes at every step; the distance is without the prior."""
-        kept = [Kept(0.0, 0.0, [])]
+        kept = [Prefix(0.0, 0.0, [])]
         bound = far(self.views, self.model.width)
         for step in range(self.length):
             grown, nearest = self._step(row, step, kept, beam, self.shortlist is None)
@@ -75,8 +75,8 @@ class Reader:
         return kept[0]
 
     def _step(
-        self, row: int, step: int, kept: list[Kept], beam: int, whole: bool
-    ) -> tuple[list[Kept], float]:
+        self, row: int, step: int, kept: list[Prefix], beam: int, whole: bool
+    ) -> tuple[list[Prefix], float]:
         """Grow every prefix by its best tokens; return them and the least distance of the step."""
         grown, nearest = [], np.inf
         for held in kept:
@@ -86,7 +86,7 @@ class Reader:
             nearest = min(nearest, float(found.min()))
             for i in np.lexsort((ids[order], totals))[:beam]:
                 distance, token = held.distance + float(found[i]), int(ids[order[i]])
-                grown.append(Kept(float(totals[i]), distance, [*held.tokens, token]))
+                grown.append(Prefix(float(totals[i]), distance, [*held.tokens, token]))
         return grown, nearest
 
     def _found(

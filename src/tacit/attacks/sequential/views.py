@@ -15,7 +15,7 @@ from torch import Tensor
 from tacit._ground.checks import Array, array, non_negative
 from tacit.attacks.exact.channels import STATE_ROUNDING, UNEXPLAINED, CodeChannel
 from tacit.attacks.inversion.probe import Reports, TokenProbe
-from tacit.attacks.last_token.candidates import Candidates, predicted
+from tacit.attacks.last_token.candidates import LastTokenCandidates, predicted
 from tacit.covariance import Covariance, Dense
 from tacit.models.behaviours import Behaviours
 from tacit.models.language import LanguageModel
@@ -122,7 +122,7 @@ class ReportedCodes(View):
         """As ``View``: codes."""
         if not self.channel.predicts:
             return self.channel.held(states, None)
-        listed = Candidates(prefix, ids, np.zeros((1, len(ids))), -1)
+        listed = LastTokenCandidates(prefix, ids, np.zeros((1, len(ids))), -1)
         parts = predicted(self.model, self.layer, [listed], states)
         return np.concatenate([self.channel.held(part.states, part.behaviours) for part in parts])
 

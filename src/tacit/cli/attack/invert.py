@@ -2,44 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from tacit._ground.checks import choice, integer, positive
+from tacit._ground.checks import integer
 from tacit._ground.files import absolute
-from tacit.cli.console import command_line, line
+from tacit.attacks.inversion.learned.presets import InverterFit
+from tacit.cli.console import line
 from tacit.cli.hidden.codec import read_codec
 from tacit.cli.hidden.inputs import Layer, PromptFlags, llm_extra, note
-from tacit.cli.options import Force, Json, Report, grouped
-from tacit.cli.output import json_output, new_file, refuse_inputs
+from tacit.cli.options import Only, grouped
+from tacit.cli.output import refuse_inputs
+from tacit.cli.publishing import Destination, Paged, Source
+from tacit.hidden_states.attack_methods import (
+    CLEAN,
+    InversionPrompts,
+    LayerInverter,
+    StateMechanism,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from tacit.hidden_states.inversions import InversionEvidence
     from tacit.models import LanguageModel
+    from tacit.releases import Release
 
-# the user's own texts are shorter than a corpus
+# One in so many parts of the user's own texts is held out: they are shorter than a corpus.
 OWN_HELD_OUT_EVERY = 5
-KINDS = ("right-to-left", "at-once", "forward", "training-free")
 
 
 @grouped
 def invert(
     layer: Layer,
-    mechanism: Annotated[
-        str,
-        typer.Option(
-            help="What is released: clean, codes, behaviour-codes, a Gaussian design, pca(k), "
-            "projection(k), product(m) or rotation."
-        ),
-    ] = "clean",
-    kl_budget: Annotated[
-        float, typer.Option(help="K = ½ tr(FΣ) that noise may cost, in nats.")
-    ] = 1.0,
-    codewords: Annotated[int, typer.Option(help="C of codes.")] = 1024,
     codebook: Annotated[
         str | None,
         typer.Option(
@@ -47,164 +46,111 @@ def invert(
             "--mechanism."
         ),
     ] = None,
-    known_pairs: Annotated[
-        int | None,
-        typer.Option(
-            help="Prompts of which the attacker of rotation knows what was stored; as many as a "
-            "state has numbers when left out."
-        ),
-    ] = None,
-    positions: Annotated[
-        str, typer.Option(help="Whose states are released: last alone, or all, each by itself.")
-    ] = "last",
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            help="right-to-left (usual of the last state), at-once (every position by itself), "
-            "forward (usual of all), or training-free (of all: states of candidates)."
-        ),
-    ] = None,
-    size: Annotated[str, typer.Option(help="Of the network: two-cores or gpu.")] = "two-cores",
-    minutes: Annotated[
-        float | None, typer.Option(help="Of training; as the size says when left out.")
-    ] = None,
-    steps: Annotated[int | None, typer.Option(help="Of training, in the place of minutes.")] = None,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Run guesses through the model and keep the best.")
-    ] = False,
-    clean_trained: Annotated[
-        bool,
-        typer.Option("--clean-trained", help="Learn from clean states, not from releases."),
-    ] = False,
     measured: Annotated[int, typer.Option(help="Prompts attacked.")] = 200,
     calibration: Annotated[
         int, typer.Option(help="Public prompts that a release is fitted on.")
     ] = 5000,
-    checkpoint: Annotated[
-        str | None,
-        typer.Option(help="Folder that survives a crash: the same command goes on from it."),
-    ] = None,
-    report: Report = None,
-    json: Json = None,
-    force: Force = False,
     *,
+    released: Annotated[
+        StateMechanism,
+        Only("mechanism", "kl_budget", "codewords", "known_pairs", "positions"),
+    ],
+    inverter: Annotated[LayerInverter, Only("kind", "verify", "clean_trained")],
+    fit: Annotated[InverterFit, Only("size", "minutes", "steps", "checkpoint")],
+    outlet: Paged,
     source: PromptFlags,
 ) -> None:
     """Put an inverter to the released states of one layer, and measure what it reads back."""
-    output = json_output(json, force, {"--texts": source.texts, "--report": report})
-    page = new_file("--report", report, force)
-    if checkpoint is not None:
-        refuse_inputs("--checkpoint", absolute("--checkpoint", checkpoint))
-    choice("--positions", positions, ("last", "all"))
-    if kind is not None:
-        choice("--kind", kind, KINDS)
-    _check_kind(
-        kind,
-        positions,
-        {
-            "--verify": verify,
-            "--minutes": minutes,
-            "--steps": steps,
-            "--checkpoint": checkpoint,
-            "--clean-trained": clean_trained,
-        },
-    )
-    choice("--size", size, ("two-cores", "gpu"))
-    positive("--kl-budget", kl_budget)
-    if codebook is not None and mechanism != "clean":
-        raise ValueError(f"--codebook: expected no --mechanism beside it, got {mechanism!r}")
-    most = calibration if "codes" in mechanism else None
-    integer("--codewords", codewords, minimum=2, maximum=most)
-    if known_pairs is not None:
-        integer("--known-pairs", known_pairs, minimum=0, maximum=calibration)
-        if mechanism != "rotation":
-            raise ValueError(f"--known-pairs: expected it beside rotation, got {mechanism!r}")
+    read = Source(path=None, name=source.data_name)
+    destination = Destination.checked(outlet, read, others={"--texts": source.texts})
+    if fit.checkpoint is not None:
+        refuse_inputs("--checkpoint", absolute("--checkpoint", fit.checkpoint))
+    inverter = _together(released, inverter, fit)
+    if codebook is not None and released.mechanism != CLEAN:
+        raise ValueError(
+            f"--codebook: expected no --mechanism beside it, got {released.mechanism!r}"
+        )
+    most = calibration if "codes" in released.mechanism else None
+    integer("--codewords", released.codewords, maximum=most)
+    if released.known_pairs is not None:
+        integer("--known-pairs", released.known_pairs, maximum=calibration)
     integer("--measured", measured, minimum=2)
     integer("--calibration", calibration, minimum=1)
-    if minutes is not None and steps is not None:
-        raise ValueError("--steps: expected this or --minutes, got both")
-    law: Any = _read_word(mechanism) if codebook is None else _read_codebook(codebook)
-    found, prefixes = source.prepare(layer, bank=measured, calibration=calibration)
-    secret, public, stream, texts = _divided(source, found, prefixes.bank, prefixes.calibration)
-    if positions == "all" and bool((secret < 0).any()):
+    if codebook is None:
+        _check_word(released.mechanism)
+    else:
+        released = replace(released, mechanism=read_codec(codebook))
+    model, prefixes = source.prepare(layer, bank=measured, calibration=calibration)
+    prompts = _divided(source, model, prefixes.bank, prefixes.calibration)
+    if released.everywhere and bool((prompts.secret < 0).any()):
         raise ValueError(
             "--positions: expected prompts of one length in a file beside all, got several; "
             "last takes them together, or give those of each length in a file of their own"
         )
     from tacit.hidden_states.inverting import invert_layer
-    from tacit.hidden_states.origin import HOLDERS
-    from tacit.releases import Provenance
-    from tacit.report import write_report
-    from tacit.report.words import verdict
 
-    limits: dict[str, Any] = (
-        {} if minutes is None and steps is None else {"minutes": minutes, "steps": steps}
-    )
-    result = invert_layer(
-        found, layer, secret, public, stream,
-        mechanism=law, positions=positions, kl_budget=kl_budget, codewords=codewords,
-        known_pairs=known_pairs, kind=kind, size=size, aware=not clean_trained, verify=verify,
-        checkpoint=checkpoint, seed=source.seed, texts=texts, **limits,
-    )  # fmt: skip
-    provenance = Provenance.capture(
-        command_line(), data_name=source.data_name, data_rows=result.queries
-    )
-    output.write({**result.to_dict(), "provenance": provenance.to_dict()})
-    console = output.console
-    console.print(Text(verdict(result.form).sentence, "bold"))
-    spent = f", {result.training['steps']:,} steps" if "steps" in result.training else ""
-    line(console, "attacker", f"{result.attacker}{spent}")
-    line(console, "release", f"{result.form.title}, KL {result.measured_kl:.3g} nats")
-    line(console, "learnt from", texts)
-    known = result.training["known"]
+    evidence = invert_layer(model, layer, prompts, released, inverter, seed=source.seed)
+    destination = replace(destination, source=replace(read, rows=evidence.details.queries))
+    evidence = destination.stated(evidence)
+    destination.store(evidence)
+    _tell(destination, evidence, prompts)
+
+
+def _tell(
+    destination: Destination, evidence: Release[InversionEvidence], prompts: InversionPrompts
+) -> None:
+    from tacit.pages.words import verdict
+
+    console, details = destination.json.console, evidence.details
+    training, suffixes = details.training, details.recovery.suffixes
+    console.print(Text(verdict(evidence).sentence, "bold"))
+    spent = "" if training.steps is None else f", {training.steps:,} steps"
+    line(console, "attacker", f"{details.attacker}{spent}")
+    line(console, "release", f"{evidence.title}, KL {details.measured_kl:.3g} nats")
+    line(console, "learnt from", str(prompts.texts))
+    known = f": {training.known:,} stand word for word in what the attacker holds"
     line(
         console,
         "attacked",
-        f"{result.queries:,} of {len(secret):,} prompts"
-        + (f": {known:,} stand word for word in what the attacker holds" if known else ""),
+        f"{details.queries:,} of {len(prompts.secret):,} prompts{known if training.known else ''}",
     )
-    suffixes = result.recovery.suffixes
-    line(console, "last 2, 4", ", ".join(
-        f"{suffixes[count - 1].value:.1%}" for count in (2, 4) if count <= len(suffixes)
-    ))  # fmt: skip
-    if page is not None:
-        line(console, "report", str(write_report(result, page, provenance)))
-    line(console, "keep", HOLDERS)
-    output.tell()
+    ends = (f"{suffixes[count - 1].value:.1%}" for count in (2, 4) if count <= len(suffixes))
+    line(console, "last 2, 4", ", ".join(ends))
+    destination.tell(evidence.withheld)
 
 
-def _read_word(mechanism: str) -> str:
-    """Return a word whose numbers, where it has some, are in range: before a model is loaded."""
+def _check_word(mechanism: str) -> None:
+    """Refuse a word whose numbers, where it has some, are out of range: before a model is loaded.
+
+    Raises:
+        ValueError: they are.
+    """
     with llm_extra():
         from tacit.hidden_states.defences.values import read_defence
     try:
         read_defence(mechanism)
     except ValueError as error:
         raise ValueError(f"--mechanism: {error}") from None
-    return mechanism
 
 
-def _read_codebook(path: str) -> Any:
-    """Return the codebook of a file, before a model is loaded."""
-    return read_codec(path)
+def _together(released: StateMechanism, inverter: LayerInverter, fit: InverterFit) -> LayerInverter:
+    """Return the inverter with its training, or say which flags make no sense beside each other.
 
-
-def _check_kind(kind: str | None, positions: str, flags: dict[str, Any]) -> None:
-    """Refuse what does not go together, before a model is loaded."""
-    if flags["--verify"] and positions == "all":
-        raise ValueError("--verify: expected it beside --positions last, got all")
-    if kind != "training-free":
-        return
-    if positions != "all":
-        raise ValueError("--kind: expected training-free beside --positions all, got last")
-    for flag, value in flags.items():
-        if value not in (None, False):
-            raise ValueError(f"{flag}: expected none beside --kind training-free, got one")
+    Raises:
+        ValueError: some do not.
+    """
+    try:
+        inverter.check(released)
+        whole = replace(inverter, fit=fit)
+    except ValueError as error:
+        name, _, rest = str(error).partition(":")
+        raise ValueError(f"--{name.replace('_', '-')}:{rest}") from None
+    return whole
 
 
 def _divided(
     source: PromptFlags, model: LanguageModel, bank: Tensor, calibration: Tensor
-) -> tuple[Tensor, Tensor, Tensor, str]:
+) -> InversionPrompts:
     """Return secrets, public prompts, the stream that is learnt from, and where it comes from."""
     from tacit.models import docstring_corpus, read_text, sample_prefixes
     from tacit.models.texts.corpus import hold_out
@@ -214,11 +160,13 @@ def _divided(
         bank, calibration = (_widened(part, width) for part in (bank, calibration))
     if source.public_texts is not None:
         texts = f"the public texts {source.public_texts}"
-        return bank, calibration, model.stream(_public_text(source)), texts
+        stream = model.stream(_public_text(source))
+        return InversionPrompts(secret=bank, public=calibration, stream=stream, texts=texts)
     if source.prompts is not None:
         note("the inverter learns from docstrings: texts that are like yours, given with "
              "--public-texts, make a stronger attacker")  # fmt: skip
-        return bank, calibration, model.stream(docstring_corpus()), "docstrings"
+        stream = model.stream(docstring_corpus())
+        return InversionPrompts(secret=bank, public=calibration, stream=stream, texts="docstrings")
     own = source.texts is not None
     text = read_text(str(source.texts)) if own else docstring_corpus()
     learned, unseen = hold_out(text, **({"every": OWN_HELD_OUT_EVERY} if own else {}))
@@ -228,7 +176,7 @@ def _divided(
     note("prompts attacked are cut from text that the inverter does not learn from")
     secret = sample_prefixes(model.stream(unseen), count=len(bank), exclude=public, **shared)
     rest = "the rest of the texts" if own else "docstrings"
-    return secret, public, stream, rest
+    return InversionPrompts(secret=secret, public=public, stream=stream, texts=rest)
 
 
 def _widened(tokens: Tensor, width: int) -> Tensor:

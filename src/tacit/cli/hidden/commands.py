@@ -195,6 +195,7 @@ def release(
         found, prefixes = source.released(layer, **counts)
         from tacit.hidden_states import (
             Differences,
+            GeometryFit,
             adjacency_differences,
             measure_geometry,
             prepare_states,
@@ -206,7 +207,7 @@ def release(
             fitted, min(1000, len(fitted)), kind="nearest", rng=source.seed
         )
         measured = measure_geometry(
-            found, layer, prefixes.calibration, difference_scale="raw", rng=source.seed
+            found, layer, prefixes.calibration, GeometryFit(difference_scale="raw"), rng=source.seed
         )
         design = Designs(measured, listed).at(shape, kl_budget)
         read["states"] = found.states(prefixes.bank, layer)

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from tacit._ground.checks import choice, integer, positive
-from tacit.cli.console import command_line, line
+from tacit._ground.checks import integer
+from tacit.cli.console import line
 from tacit.cli.hidden.inputs import Bank, Calibration, Layer, PromptFlags, llm_extra
-from tacit.cli.options import Force, Json, Report, grouped
-from tacit.cli.output import json_output, new_file
+from tacit.cli.options import Only, grouped
+from tacit.cli.output import new_file, was_given
+from tacit.cli.publishing import Destination, Paged, Source
+from tacit.hidden_states.features.methods import Scoring, TranscoderFit
 
 if TYPE_CHECKING:
     from tacit.hidden_states import Transcoder
+    from tacit.hidden_states.features.study import FeatureStudy
+    from tacit.releases import Release
 
-ACTIVE = 32
+# What trains features, and so stands beside none that are read.
+OF_TRAINING = ("--out", "--size", "--steps", "--features", "--active")
 
 
 @grouped
@@ -26,103 +32,80 @@ def features(
         str | None,
         typer.Option(help="Safetensors file of features; trained here when left out."),
     ] = None,
-    reads: Annotated[
-        str | None,
-        typer.Option(help="mlp: what the MLP is given and adds. stream: the state, to itself."),
-    ] = None,
-    size: Annotated[
-        str | None, typer.Option(help="Of the training: two-cores, when left out, or gpu.")
-    ] = None,
-    steps: Annotated[
-        int | None, typer.Option(help="Of training; as the size says when left out.")
-    ] = None,
-    count: Annotated[
-        int | None, typer.Option("--features", help="F; a multiple of the width when left out.")
-    ] = None,
-    active: Annotated[
-        int | None, typer.Option(help="k features that are active at most; 32 when left out.")
-    ] = None,
-    threshold: Annotated[
-        float, typer.Option(help="τ in nats: a higher score is backbone, a lower one scaffold.")
-    ] = 1e-3,
     bank: Bank = 500,
     calibration: Calibration = 3000,
     scored: Annotated[int, typer.Option(help="Other prompts, to score features on.")] = 1000,
     out: Annotated[
         str | None, typer.Option(help="Safetensors file of the trained features to write.")
     ] = None,
-    report: Report = None,
-    json: Json = None,
-    force: Force = False,
     *,
+    how: Annotated[TranscoderFit, Only("reads", "size", "steps", "features", "top_k")],
+    scoring: Annotated[Scoring, Only("threshold")],
+    outlet: Paged,
     source: PromptFlags,
 ) -> None:
     """Take out every feature of a layer, and measure what the prediction and an attacker lose."""
-    others = {"--texts": source.texts, "--transcoder": transcoder, "--out": out, "--report": report}
-    output = json_output(json, force, others)
-    page, target = new_file("--report", report, force), new_file("--out", out, force)
-    training = {"--out": out, "--size": size, "--steps": steps, "--features": count,
-                "--active": active}  # fmt: skip
-    beside = [flag for flag, value in training.items() if value is not None]
+    others = {"--texts": source.texts, "--transcoder": transcoder, "--out": out}
+    read = Source(path=None, name=source.data_name)
+    destination = Destination.checked(outlet, read, others=others)
+    target = new_file("--out", out, outlet.force)
+    beside = [flag for flag in OF_TRAINING if was_given(flag)]
     if transcoder is not None and beside:
         raise ValueError(
             f"--transcoder: expected no flag of training beside it, got {', '.join(beside)}"
         )
-    if reads is not None:
-        choice("--reads", reads, ("mlp", "stream"))
-    choice("--size", size := size or "two-cores", ("two-cores", "gpu"))
-    positive("--threshold", threshold)
-    most = integer("--active", ACTIVE if active is None else active, minimum=1)
-    if count is not None and most > integer("--features", count, minimum=1):
-        raise ValueError(f"--active: expected at most --features, {count}, got {most}")
     integer("--bank", bank, minimum=4)
     integer("--scored", scored, minimum=2)
-    coder = _loaded(transcoder, reads)
+    reads = how.reads if was_given("--reads") else None
+    coder = None if transcoder is None else _loaded(transcoder, reads)
     counts = {"bank": bank, "calibration": calibration, "held_out": scored}
-    found, prefixes = source.prepare(layer, **counts)
+    model, prefixes = source.prepare(layer, **counts)
     from tacit.hidden_states import measure_features, train_transcoder
-    from tacit.hidden_states.features.training import SIZES
-    from tacit.releases import Provenance
-    from tacit.report import write_report
 
     if coder is None:
-        integer("--active", most, maximum=count or SIZES[size][0] * found.width)
-        coder = train_transcoder(
-            found, layer, prefixes.calibration, features=count, top_k=most,
-            reads=reads or "mlp", size=size, steps=steps, seed=source.seed,
-        )  # fmt: skip
+        how = _at_width(how, model.width)
+        coder = train_transcoder(model, layer, prefixes.calibration, how, seed=source.seed)
         if target is not None:
             coder.save(target)
-    result = measure_features(
-        found, layer, coder, prefixes.bank, prefixes.held_out, threshold=threshold,
-        rng=source.seed,
-    )  # fmt: skip
-    provenance = Provenance.capture(
-        command_line(), data_name=source.data_name, data_rows=result.bank
+    study = measure_features(
+        model, layer, coder, prefixes.bank, prefixes.held_out, scoring, rng=source.seed
     )
-    output.write({**result.to_dict(), "provenance": provenance.to_dict()})
-    console, told = output.console, result.scores.summary()
-    console.print(Text(result.describe(), "bold"))
-    explained = coder.trained.get("explained")
-    if isinstance(explained, float):
-        line(console, "features", f"{explained:.1%} of the variance explained")
+    destination = replace(destination, source=replace(read, rows=study.details.bank))
+    study = destination.stated(study)
+    destination.store(study)
+    _tell(destination, study)
+    if target is not None:
+        line(destination.json.console, "out", str(target))
+
+
+def _tell(destination: Destination, study: Release[FeatureStudy]) -> None:
+    console, details = destination.json.console, study.details
+    told = details.scores.summary()
+    console.print(Text(details.describe(), "bold"))
+    if "explained" in details.trained:
+        line(console, "features", f"{details.trained['explained']:.1%} of the variance explained")
     line(console, "told", f"{told['backbone_told']} backbone and {told['scaffold_told']} scaffold "
          "hold beside all others at once")  # fmt: skip
-    line(console, "codes", ", ".join(
-        f"{name} {held['top1'][0]:.3f}" for name, held in result.named.items()
-    ))  # fmt: skip
+    codes = (f"{name} {code.top1[0]:.3f}" for name, code in details.named.items())
+    line(console, "codes", ", ".join(codes))
     line(console, "note", "removing features is no noise: it certifies nothing")
-    if target is not None:
-        line(console, "out", str(target))
-    if page is not None:
-        line(console, "report", str(write_report(result, page, provenance)))
-    output.tell()
+    destination.tell(study.withheld)
 
 
-def _loaded(path: str | None, reads: str | None) -> Transcoder | None:
+def _at_width(how: TranscoderFit, width: int) -> TranscoderFit:
+    """Return how features of a model are trained, or say which flag asks for more than there are.
+
+    Raises:
+        ValueError: more are active than the size has.
+    """
+    try:
+        return how.at_width(width)
+    except ValueError as error:
+        raise ValueError(str(error).replace("top_k", "--active", 1)) from None
+
+
+def _loaded(path: str, reads: str | None) -> Transcoder:
     """Return the features that a file holds."""
-    if path is None:
-        return None
     with llm_extra():
         from tacit.hidden_states import Transcoder
 

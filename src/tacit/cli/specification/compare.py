@@ -32,6 +32,7 @@ def compare(
     console = output.console
     console.print(Text(found.verdict.sentence, "bold" if found.verdict.good_match else "bold red"))
     for rank, match in enumerate(found.matches, start=1):
+        # the last guarantee is (ε, δ)
         told = [held.describe() for held in match.specification.guarantees]
         line(console, f"{rank}", f"{match.similarity:+.3f}  {match.name}")
         line(console, "", told[-1] if told else "nothing is certified of this specification")

@@ -122,6 +122,8 @@ def make(
     promise, space = promised.promise(), shared.space(factors)
     if flags.ledger is not None and flags.secret is None:
         raise ValueError("--secret: expected the name that --ledger counts under, got none")
+    if promise is None and flags.certificate is not None:
+        raise ValueError("--certificate: expected none beside --no-noise, which guarantees nothing")
     beside = _beside(output)
     place = new_file("--output", output, flags.force)
     new_file("--output", beside, flags.force)
@@ -155,6 +157,7 @@ def make(
         line(console, "file", f"{place}, {made.revision[:23]}…")
         tell_release(destination, release, kept=_kept(release, output, beside))
 
+    # drawn, paid for, written and told as every release is
     publish(
         prepare,
         flags,

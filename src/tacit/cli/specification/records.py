@@ -79,6 +79,7 @@ def read_records(
 
     if max_pixel is not None:
         positive("--max-pixel", max_pixel)
+    # read once: the digest is of the bytes that are used
     content = read_bytes("data", path)
     fingerprint = f"sha256:{hashlib.sha256(content).hexdigest()}"
     if max_pixel is not None and not path.endswith(".npz"):
@@ -91,6 +92,7 @@ def read_records(
             f"data: expected an .npz or a table ({', '.join(KINDS)}), got {shown(path)}"
         )
     try:
+        # objects in an archive would run code
         with np.load(io.BytesIO(content), allow_pickle=False) as held:
             missing = [name for name in (inputs, targets) if name not in held.files]
             if missing:

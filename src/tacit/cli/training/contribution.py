@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -23,21 +23,14 @@ if TYPE_CHECKING:
 PASSES, RATE = 10, 0.3
 
 
-@grouped
-def contribution(
-    data: Data = None,
-    *,
-    source: Annotated[str, typer.Option(help="Column that says whose each row is.")],
-    label: Annotated[str, typer.Option(help="Column that the model predicts, a category.")],
-    reading: TableFlags,
-    missing: Missing = "refuse",
-    category: Category = None,
-    budget: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SOURCE=EPSILON", help="Another ε than --epsilon for a source. May be repeated."
-        ),
-    ] = None,
+@dataclass(frozen=True, kw_only=True)
+class ProblemFlags:
+    """How rows of sources become what a classifier learns from."""
+
+    panel: ClassVar[str] = "Problem"
+
+    missing: Missing = "refuse"
+    category: Category = None
     bounds: Annotated[
         str | None,
         typer.Option(
@@ -45,23 +38,52 @@ def contribution(
             help="Lowest and highest of columns of numbers, declared without looking at the table: "
             "numbers outside are taken as the bounds.",
         ),
-    ] = None,
+    ] = None
     hidden: Annotated[
         int, typer.Option(help="Units of a hidden layer; 0 is logistic regression.")
-    ] = 0,
+    ] = 0
     held_out: Annotated[
         float,
         typer.Option(help="Share of the rows that nothing is learned from; taken as known to all."),
-    ] = 0.25,
+    ] = 0.25
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrainingFlags:
+    """What is trained again to be measured."""
+
+    panel: ClassVar[str] = "Measured"
+
     influence: Annotated[
-        bool, typer.Option(help="Train again without each source and measure its influence.")
-    ] = True,
+        bool,
+        typer.Option(
+            "--influence/--no-influence",
+            help="Train again without each source and measure its influence.",
+        ),
+    ] = True
     repeats: Annotated[
         int, typer.Option(help="Pairs of noisy runs for each source's influence.")
-    ] = 4,
+    ] = 4
     attacked: Annotated[
         int, typer.Option(help="Runs with, and as many without, for the attack.")
-    ] = 20,
+    ] = 20
+
+
+@grouped
+def contribution(
+    data: Data = None,
+    *,
+    source: Annotated[str, typer.Option(help="Column that says whose each row is.")],
+    label: Annotated[str, typer.Option(help="Column that the model predicts, a category.")],
+    reading: TableFlags,
+    asked: ProblemFlags,
+    budget: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SOURCE=EPSILON", help="Another ε than --epsilon for a source. May be repeated."
+        ),
+    ] = None,
+    again: RetrainingFlags,
     method: OneStep,
     run: Passes,
     flags: TrainingFlags,
@@ -77,14 +99,19 @@ def contribution(
     from tacit.training import Retraining, SourcedExamples, TrainingRecipe, prepare_contribution
 
     # source and label are categories, declared or read
-    levels = [*(category or ()), *_undeclared((source, label), category)]
-    table = reading.read(data, missing=missing, categories=levels)
+    levels = [*(asked.category or ()), *_undeclared((source, label), asked.category)]
+    table = reading.read(data, missing=asked.missing, categories=levels)
     saved = new_file("--save", flags.save, flags.force)
 
     def prepare() -> Any:
         # inputs, classes and sources of the rows
         problem = problem_of(
-            table, source, label, hidden=hidden, held_out=held_out, bounds=_bounds(bounds)
+            table,
+            source,
+            label,
+            hidden=asked.hidden,
+            held_out=asked.held_out,
+            bounds=_bounds(asked.bounds),
         )
         if saved is not None:
             # scales that were read would be published with the model
@@ -107,8 +134,8 @@ def contribution(
             method=method,
             retraining=Retraining(
                 # --no-influence and --no-attack train nothing again
-                influence=repeats if influence else 0,
-                attacked=attacked if flags.attack else 0,
+                influence=again.repeats if again.influence else 0,
+                attacked=again.attacked if flags.attack else 0,
             ),
             rng=flags.seed,
         )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tacit.covariance import Covariance
     from tacit.hidden_states.audit.laboratory import Laboratory
 
+# Of the mean variance, which coordinates without noise are weighted by: they tell everything.
 BARE = 1e-6
 
 
@@ -64,6 +65,7 @@ class ComplementAttacker(Attacker):
 
     def metric(self, knowledge: Knowledge) -> Metric:
         """As ``Attacker``."""
+        # ascending eigenvalues of Σ: the last k directions are the noisiest
         _, vectors = np.linalg.eigh(knowledge.covariance.to_dense())
         return metrics.Complement(vectors[:, -knowledge.laboratory.geometry.rank :].T)
 
@@ -76,6 +78,7 @@ class WeightedAttacker(Attacker):
 
     def metric(self, knowledge: Knowledge) -> Metric:
         """As ``Attacker``."""
+        # (x − y)ᵀ diag(Σ)⁻¹ (x − y), finite where a coordinate is bare
         variances = knowledge.covariance.diagonal()
         return metrics.Weighted(1.0 / (variances + BARE * variances.mean()))
 
@@ -88,6 +91,7 @@ class MahalanobisAttacker(Attacker):
 
     def metric(self, knowledge: Knowledge) -> Metric:
         """As ``Attacker``."""
+        # on noisy releases of other rows than those attacked: a floor tuned on these would flatter
         tuning = np.arange(knowledge.laboratory.tuned.start, knowledge.laboratory.tuned.stop)
         return metrics.Mahalanobis(knowledge.covariance, held_out=(knowledge.held_out, tuning))
 

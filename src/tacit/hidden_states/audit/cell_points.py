@@ -51,6 +51,7 @@ class CodeTrial(Trial):
                 for read in laboratory.earlier
             ),
         ]
+        # what T positions of one prompt tell is the sequence of their codes
         joint = np.stack(released, axis=1)
         self.sequences: CellIndex = np.unique(joint, axis=0, return_inverse=True)[1].reshape(-1)
         self.certificate: CodeCertificate = book.certify(joint)
@@ -134,13 +135,16 @@ def cell_attack(cells: Any, last_tokens: Any) -> AttackPoint:
     endings = _integers("last_tokens", last_tokens)
     if endings.shape != index.shape:
         raise ValueError(f"last_tokens: expected shape {index.shape}, got {endings.shape}")
+    # c, the size of every cell that occurs
     _, places, counts = np.unique(index, return_inverse=True, return_counts=True)
     total, occupied = index.size, counts.size
+    # of each cell the most prompts that end alike: the best guess of the last token
     pairs, together = np.unique(np.stack([places, endings]), axis=1, return_counts=True)
     commonest = np.zeros(occupied)
     np.maximum.at(commonest, pairs[0], together)
     return AttackPoint(
         name="exact",
+        # Σ over cells (c/N)(1/c) = occupied/N, and min(c, k)/c in the place of 1/c for k guesses
         top1=_exact(occupied / total),
         top10=_exact(np.minimum(counts, 10).sum() / total),
         top100=_exact(np.minimum(counts, 100).sum() / total),
@@ -151,11 +155,13 @@ def cell_attack(cells: Any, last_tokens: Any) -> AttackPoint:
 
 def _among(counts: CellIndex, total: int, size: int) -> float:
     """Mean over prompts of the chance to be named among ``size`` candidates, rounded to [0, 1]."""
+    # ln P(none of the cell among m) = ln C(N − c, m) − ln C(N, m), by ln Γ: factorials overflow
     outside = np.asarray(total - counts, dtype=np.float64)
     possible = outside >= size
     top = np.where(possible, outside, size)
     log_none = gammaln(top + 1) - gammaln(top - size + 1) - gammaln(total + 1.0)
     log_none += gammaln(total - size + 1.0)
+    # 1 − e^x by expm1, exact where the chance is small; 1 where fewer than m lie outside the cell
     some = np.where(possible, -np.expm1(np.minimum(log_none, 0.0)), 1.0)
     # Σ over cells of (c/N) (N/(c m)) (…): the cell's size cancels
     return min(1.0, float(some.sum() / size))

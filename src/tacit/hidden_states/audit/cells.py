@@ -143,8 +143,10 @@ class StateCodes(Mechanism, ABC):
         size = point.cells
         if size is None or not 1 <= point.rank <= min(point.bank, size**releases):
             return "expected a number of codewords and of occupied cells, got others"
+        # a uniform prompt of the bank: P(named) = occupied/N, rounded up
         law = CandidateLaw(point.bank, 1 / point.bank)
         counted = rounded_up(Fraction(point.rank, point.bank))
+        # H(cell) ≤ ln occupied, rounded up; the entropy itself cannot be counted from the file
         most = log_up(point.rank)
         expected = (codes_leakage(size, releases), law.success(counted, releases))
         for held in guarantees:

@@ -23,6 +23,7 @@ from tacit.models.padding import PADDING, prompt_lengths
 if TYPE_CHECKING:
     from tacit.hidden_states.audit.laboratory import Laboratory
 
+# Of every interval, each alone.
 CONFIDENCE = 0.95
 # prompts attacked where the release of a prompt is drawn at random; all of them where it is not
 DRAWN = 300

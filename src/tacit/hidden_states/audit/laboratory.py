@@ -17,8 +17,8 @@ from tacit._ground.checks import Array, integer
 from tacit.accounting import renyi_over_adjacency
 from tacit.attacks.intervals import mean_interval
 from tacit.attacks.last_token.candidates import (
-    Candidates,
     Continued,
+    LastTokenCandidates,
     candidate_states,
     list_candidates,
     predicted,
@@ -30,6 +30,7 @@ from tacit.guarantees import RenyiDP
 from tacit.hidden_states.audit.points import ORDER, AttackPoint
 from tacit.hidden_states.audit.request import Sizes
 from tacit.hidden_states.geometry.estimation import Geometry, measure_geometry
+from tacit.hidden_states.geometry.methods import GeometryFit
 from tacit.hidden_states.geometry.spread import adjacency_differences
 from tacit.hidden_states.geometry.utility import Outcomes, outcomes, summarise
 from tacit.hidden_states.noise.preparing import ORDERS
@@ -43,9 +44,13 @@ from tacit.models.padding import PADDING, unpadded
 from tacit.models.passes import KEPT_ENTRIES, Pass, Passes, seen
 from tacit.models.texts.prefixes import Prefixes
 
+# Held-out prompts whose keys and values are kept in one continuation.
 PROMPTS_TOGETHER = 1000
+# Tokens that are generated after a prompt.
 STEPS = 8
+# Of every interval of a point, each alone.
 CONFIDENCE = 0.95
+# Numbers of candidates at which the success of attacks is reported.
 CURVE = (2, 10, 100, 1000, 10_000, 100_000)
 
 Reader = Callable[[Continuation, slice], Tensor]
@@ -122,6 +127,7 @@ class Laboratory:
         )
         use = Pass.stored(model, kept.prompts, [level], seen(readers))
         bank = read.bank.states[level]
+        # a stream of its own for every layer, so that one does not depend on which others are read
         source = np.random.default_rng([seed, level])
         run = None
         if read.learnt is not None and len(read.learnt) >= kept.geometry:
@@ -130,7 +136,7 @@ class Laboratory:
             model,
             level,
             prefixes.calibration[: kept.geometry],
-            difference_scale="raw",
+            GeometryFit(difference_scale="raw"),
             run=run,
             rng=source,
         )
@@ -195,14 +201,14 @@ class Laboratory:
 
     def continued(
         self, places: Array, candidates: int, predicts: bool
-    ) -> tuple[list[Candidates], Iterable[Continued]]:
+    ) -> tuple[list[LastTokenCandidates], Iterable[Continued]]:
         """Return prompts of the bank run with candidates in the last token's place.
 
         Predictions are kept in half precision, as those of the bank; where even so they would be
         too many to keep they are made anew for every release.
         """
         prompts, asked = self.prefixes.bank[places], (len(places), candidates)
-        listed: list[Candidates] = self.kept(
+        listed: list[LastTokenCandidates] = self.kept(
             ("candidates", *asked),
             lambda: list_candidates(
                 self.model, prompts, count=candidates, public=self.prefixes.calibration[:, -1]
@@ -322,6 +328,7 @@ class Laboratory:
             metric: the distance; plain when None.
             seed: of the attacker's own draws.
         """
+        # row i of the release is of prompt i of the bank
         found = retrieve(
             bank,
             released[self.attacked],
@@ -336,11 +343,13 @@ class Laboratory:
 
 def _bounded(value: float, interval: tuple[float, float]) -> Interval | None:
     low, high = interval
+    # an infinite end: there are too few prompts for that quantile
     return None if math.isinf(high) else Interval(value, min(low, value), max(high, value))
 
 
 def normal_mean(values: Array) -> Interval:
     """Return a mean with its normal interval, not below zero."""
+    # z s/√n: by the normal law of a mean; the tail of KL is heavy, so its quantiles stand beside it
     error = float(-special.ndtri((1 - CONFIDENCE) / 2) * values.std(ddof=1) / np.sqrt(values.size))
     mean = max(0.0, float(values.mean()))
     return Interval(mean, max(0.0, mean - error), mean + error)

@@ -40,15 +40,18 @@ class NoiseTrial(Trial):
     def __init__(self, laboratory: Laboratory, covariance: Covariance, seed: int) -> None:
         self.laboratory, self.covariance, self.seed = laboratory, covariance, seed
         sizes = laboratory.sizes
+        # those attacked, then those on which attackers are tuned
         rows = sizes.queries + sizes.held_out
         self.noisy: Array = self._drawn(laboratory.bank[:rows], sizes.queries)
         self.measured: Array = self._drawn(laboratory.measured, sizes.queries, 1)
         self.rank = covariance.rank
+        # K = ½ tr(FΣ): second order of KL in the noise
         self.predicted_kl = 0.5 * covariance.weighted_trace(laboratory.geometry.fisher)
         self.epsilon_random = laboratory.epsilon(laboratory.random, covariance)
         self._attacks: dict[Attacker, AttackPoint] = {}
 
     def _drawn(self, states: Tensor, *stream: int) -> Array:
+        # a stream for each use, so that the held-out draw is independent of the bank's
         clean: Array = states.double().cpu().numpy()
         return clean + self.covariance.sample(
             len(clean), np.random.default_rng([self.seed, *stream])
@@ -99,6 +102,7 @@ class NoiseTrial(Trial):
         from tacit.hidden_states.noise.posterior import PosteriorBehaviour
 
         laboratory = self.laboratory
+        # Σ_i P(public state i | release) P(token | i)
         alone = PosteriorBehaviour(
             laboratory.calibration, self.covariance, laboratory.calibration_behaviours
         )

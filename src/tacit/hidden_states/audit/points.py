@@ -269,6 +269,7 @@ class Point:
         """
         if self.bound is not None:
             return self.bound
+        # the maximum of upper ends covers the best attacker at the level of one interval
         return max(attack.top1.high for attack in self.attacks)
 
     @property
@@ -326,11 +327,13 @@ class PointTable:
             with open(self.path, "a", encoding="utf-8", newline="\n") as stream:
                 stream.write(line + "\n")
                 stream.flush()
+                # what a power cut leaves is whole lines
                 os.fsync(stream.fileno())
         self._points[key] = point
 
     def _read(self, path: Path) -> None:
         content = read_bytes("out", path)
+        # a line without its end was being written when the sweep stopped
         whole = content[: content.rfind(b"\n") + 1]
         cut = content[len(whole) :]
         if not (whole or OPENED.startswith(cut) or KEYED.fullmatch(cut)):

@@ -56,6 +56,7 @@ def recommend(points: Iterable[Point], wish: Wish | None = None) -> Recommendati
     every = list(points)
     if not every:
         raise ValueError("points: expected at least one, got none")
+    # a control is compared with and never chosen
     released = [point for point in every if not mechanism_of(point).control]
     kept = [point for point in released if asked.holds(point)]
     if not kept:
@@ -134,6 +135,7 @@ def _why_none(every: list[Point], wish: Wish) -> tuple[str, ...]:
     known = [point for point in read if wish.releases == 1 or point.bound is not None]
     if not known:
         return (f"No theorem bounds {wish.releases} releases about one prompt of those measured.",)
+    # limits one after the other: the sentence names the first that nothing keeps
     private = [point for point in known if point.leak <= wish.max_attack]
     if not private:
         nearest = min(known, key=lambda point: point.leak)

@@ -60,14 +60,17 @@ class Job:
     @property
     def key(self) -> str:
         """A digest of the settings."""
+        # 96 bits: no two of a file's points meet
         text = dumps(self.settings, sort_keys=True, ascii_only=True)
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
     @property
     def seed(self) -> int:
         """Seed of the point's draws, the same for every reading of one release."""
+        # readings and attackers are no part of it: they are about one draw
         names = ("model", "layer", "mechanism", "kl_budget", "target_epsilon", "codewords", "seed")
         text = dumps([self.settings[name] for name in names], ascii_only=True)
+        # 56 bits, which every generator takes
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little")
 
     @property
@@ -261,6 +264,7 @@ class Bench:
         """Measure one point."""
         start = time.perf_counter()
         laboratory = self.at(job.settings["layer"])
+        # fitted once for all readings of one release, whose draw they share
         trial = self._fitted(laboratory, job.mechanism, job.setting, job.seed)
         use = _use(laboratory, trial.read(job.settings["reading"]))
         setting, attacks = job.setting, trial.attack(job.attackers)

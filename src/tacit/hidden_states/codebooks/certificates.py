@@ -22,6 +22,8 @@ Codes = npt.NDArray[np.int64]
 PROMPT = "the prompt"
 SECRET = "the prompt of a row"
 FITTED_APART = "the codebook was fitted on data independent of the secret"
+CODE_SOURCE = "I(X; code) <= H(code) <= ln of the codes there are"
+LEAKAGE_SOURCE = "I(X; report) <= maximal leakage (Issa, Wagner and Kamath, 2020)"
 SOURCE = "the posterior of a deterministic code: Σ over codes of the largest prior in its cell"
 
 
@@ -214,28 +216,34 @@ class CandidateLaw:
 
 
 def information(
-    sizes: tuple[int, ...], releases: int = 1, epsilon: float | None = None
+    sizes: tuple[int, ...], releases: int = 1, leakage: MaximalLeakage | None = None
 ) -> InformationBound:
     """Return what T codes tell about a prompt at most, whatever its law: ``T Σ_j ln C_j`` nats.
 
-    A code is one of ``Π_j C_j`` values, so that ``I <= H(code) <= ln Π_j C_j``; a randomised one
-    tells no more than its ε either.
+    A code is one of ``Π_j C_j`` values, so that ``I <= H(code) <= ln Π_j C_j``.
+
+    Args:
+        sizes: C_j, cells of every part of a code.
+        releases: T.
+        leakage: of randomised codes, their maximal leakage, which is never more.
     """
     times = integer("releases", releases, minimum=1)
-    # I ≤ T ln Π_j C_j; math.log of an integer of any size is off by an ulp at most
-    nats = times * math.log(math.prod(sizes))
     many = "one code is released" if times == 1 else f"{times} codes are released"
-    if epsilon is not None:
-        nats = min(nats, times * epsilon)
+    if leakage is None:
+        # I ≤ T ln Π_j C_j; math.log of an integer of any size is off by an ulp at most
+        nats = times * math.log(math.prod(sizes)) * (1.0 + 8.0 * EPS)
+    else:
+        # I ≤ I_∞ = ln Σ_y max_x P(y|x): Sibson's information grows with its order
+        nats = leakage.nats
     return InformationBound(
-        nats=nats * (1.0 + 8.0 * EPS),
+        nats=nats,
         secret=SECRET,
         evidence="theorem",
         assumptions=(
             f"{many} about each prompt: codes of further rows or releases about it add up",
             FITTED_APART,
         ),
-        source="I(X; code) <= H(code) <= ln of the codes there are",
+        source=CODE_SOURCE if leakage is None else LEAKAGE_SOURCE,
     )
 
 

@@ -50,10 +50,9 @@ def guarantees_of(sizes: tuple[int, ...], promise: PromptCodes) -> tuple[Guarant
         promise: T, and ε where codes are randomised.
     """
     times, epsilon = promise.releases, promise.epsilon
-    # ln Π_j C_j per code, and no more than ε of a report
-    told = information(sizes, times, epsilon)
     if epsilon is None:
-        return codes_leakage(math.prod(sizes), times), told
+        # ln Π_j C_j per code
+        return codes_leakage(math.prod(sizes), times), information(sizes, times)
     leakage = MaximalLeakage(
         # T reports of one prompt multiply their factors
         nats=reported_leakage(sizes, epsilon, near=promise.near) * times,
@@ -63,7 +62,7 @@ def guarantees_of(sizes: tuple[int, ...], promise: PromptCodes) -> tuple[Guarant
         assumptions=reported_assumptions(times),
         source=LEAKAGE_FORMULA,
     )
-    return leakage, told, local_privacy(epsilon, times)
+    return leakage, information(sizes, times, leakage), local_privacy(epsilon, times)
 
 
 @short_repr

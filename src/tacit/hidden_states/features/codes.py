@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +13,14 @@ from torch import Tensor
 from tacit._ground.checks import Array
 from tacit.attacks.retrieval.attack import retrieve
 from tacit.hidden_states.features.sites import read_site
+from tacit.hidden_states.features.study import (
+    CodeNaming,
+    CodeOverlap,
+    ComparedMargins,
+    EditFlips,
+    MarginSpread,
+    Pair,
+)
 from tacit.hidden_states.features.transcoder import Transcoder
 from tacit.models.language import LanguageModel
 
@@ -63,31 +70,32 @@ def _nearest_lengths(rows: Array) -> Array:
     return found
 
 
-def compared(support: Array, state: Array, amplitude: Array) -> dict[str, Any]:
-    """Compare three margins of the same prompts in ways that depend on their scales, and not.
-
-    ``raw`` is App. M's count of prompts in which the support margin exceeds the state's; ``ranked``
-    compares ranks. ``tail`` is (p90 − p50)/(p50 − p10), the same in every unit, and ``ratio``
-    p90/p50, each None where it divides by nothing.
-    """
-    told: dict[str, Any] = {}
-    for name, values in (("support", support), ("state", state), ("amplitude", amplitude)):
-        low, middle, high = (float(one) for one in np.quantile(values, LEVELS))
-        told[name] = {
-            "quantiles": [low, middle, high],
-            "tail": (high - middle) / (middle - low) if middle > low else None,
-            "ratio": high / middle if middle else None,
-        }
-    told["spearman"] = None
+def compare_margins(support: Array, state: Array, amplitude: Array) -> ComparedMargins:
+    """Compare three margins of the same prompts in ways that depend on their scales, and not."""
+    spearman = None
     # two ranks have a correlation and no test of it
     if len(support) > 2 and len(np.unique(support)) > 1 and len(np.unique(state)) > 1:
         rank = stats.spearmanr(support, state)
-        told["spearman"] = [float(rank.statistic), float(rank.pvalue)]
-    told["raw"] = float((support > state).mean())
-    told["scored"] = float((_scored(support) > _scored(state)).mean())
+        spearman = (float(rank.statistic), float(rank.pvalue))
     ranks = [stats.rankdata(values) for values in (support, state)]
-    told["ranked"] = float((ranks[0] > ranks[1]).mean() + 0.5 * (ranks[0] == ranks[1]).mean())
-    return told
+    return ComparedMargins(
+        support=_spread(support),
+        state=_spread(state),
+        amplitude=_spread(amplitude),
+        spearman=spearman,
+        raw=float((support > state).mean()),
+        scored=float((_scored(support) > _scored(state)).mean()),
+        ranked=float((ranks[0] > ranks[1]).mean() + 0.5 * (ranks[0] == ranks[1]).mean()),
+    )
+
+
+def _spread(values: Array) -> MarginSpread:
+    low, middle, high = (float(one) for one in np.quantile(values, LEVELS))
+    return MarginSpread(
+        quantiles=(low, middle, high),
+        tail=(high - middle) / (middle - low) if middle > low else None,
+        ratio=high / middle if middle else None,
+    )
 
 
 def _scored(values: Array) -> Array:
@@ -118,7 +126,7 @@ def step_margins(
 
 def flips(
     edits: Mapping[str, tuple[Array, Array]], backbone: Bits
-) -> tuple[dict[str, Any], dict[str, Array]]:
+) -> tuple[dict[str, EditFlips], dict[str, Array]]:
     """Count features that are active before an edit or after it and not both, by class.
 
     The base rate of a pair is the share of scaffold features among all that are active in it: a
@@ -143,54 +151,60 @@ def flips(
         rate = (either & ~backbone).sum(axis=1)[real] / base[real]
         shares[name] = share
         excess = share - rate
-        told[name] = {
-            "pairs": int(real.sum()),
-            "flips": float(count[real].mean()),
-            "scaffold": float(share.mean()),
-            "base": float(rate.mean()),
-            "excess": float(excess.mean()),
-            "excess_error": _error(excess),
-            # odds that an active feature flips, backbone over scaffold
-            "backbone_flips": _ratio((flipped & backbone)[real], (either & backbone)[real]),
-            "scaffold_flips": _ratio((flipped & ~backbone)[real], (either & ~backbone)[real]),
-        }
+        told[name] = EditFlips(
+            pairs=int(real.sum()),
+            flips=float(count[real].mean()),
+            scaffold=float(share.mean()),
+            base=float(rate.mean()),
+            excess=float(excess.mean()),
+            excess_error=_error(excess),
+            # Σ flips over Σ active, of each class by itself
+            backbone_flips=_ratio((flipped & backbone)[real], (either & backbone)[real]),
+            scaffold_flips=_ratio((flipped & ~backbone)[real], (either & ~backbone)[real]),
+        )
     return told, shares
 
 
-def kruskal(shares: Mapping[str, Array]) -> list[float] | None:
+def kruskal(shares: Mapping[str, Array]) -> Pair | None:
     """Return H and p of Kruskal and Wallis' test that kinds of edit have one law of shares."""
     groups = [held for held in shares.values() if len(held) > 1]
     if len(groups) < 2 or len(np.unique(np.concatenate(groups))) < 2:
         return None
     found = stats.kruskal(*groups)
-    return [float(found.statistic), float(found.pvalue)]
+    return float(found.statistic), float(found.pvalue)
 
 
-def overlaps(active: Array, backbone: Bits, pairs: NDArray[np.int64]) -> dict[str, Any] | None:
+def overlaps(active: Array, backbone: Bits, pairs: NDArray[np.int64]) -> CodeOverlap | None:
     """Return the mean share of active features that two prompts have in common, by class."""
     if len(pairs) < 2:
         return None
     on = active > 0
-    found: dict[str, Any] = {"pairs": len(pairs)}
-    for name, chosen in (
-        ("full", np.ones_like(backbone)), ("backbone", backbone), ("scaffold", ~backbone),
-    ):  # fmt: skip
+
+    def shared(chosen: Bits) -> Pair | None:
+        # |A ∩ B|/|A ∪ B| of the features chosen, over pairs in which some are active
         left, right = on[pairs[:, 0]] & chosen, on[pairs[:, 1]] & chosen
         either = (left | right).sum(axis=1)
         share = (left & right).sum(axis=1)[either > 0] / either[either > 0]
-        found[name] = [float(share.mean()), _error(share)] if len(share) > 1 else None
-    return found
+        return (float(share.mean()), _error(share)) if len(share) > 1 else None
+
+    return CodeOverlap(
+        pairs=len(pairs),
+        full=shared(np.ones_like(backbone)),
+        backbone=shared(backbone),
+        scaffold=shared(~backbone),
+    )
 
 
-def named(codes: Array, confidence: float) -> dict[str, Any]:
+def name_prompts(codes: Array, confidence: float) -> CodeNaming:
     """Return how often a code names its prompt, by retrieval in a bank of codes.
 
     A code without noise that no other prompt of the bank has names its prompt always; r prompts
     with one code are named once in r times.
     """
     attack = retrieve(codes, codes, np.arange(len(codes)), confidence=confidence)
-    return {"top1": [attack.top1, *attack.top1_interval],
-            "distinct": len(np.unique(codes, axis=0))}  # fmt: skip
+    return CodeNaming(
+        top1=(attack.top1, *attack.top1_interval), distinct=len(np.unique(codes, axis=0))
+    )
 
 
 def _error(values: Array) -> float:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Any
-
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
@@ -14,23 +11,38 @@ from tacit._ground.checks import Array, RandomSource, generator, integer
 from tacit.attacks.retrieval.attack import retrieve
 from tacit.hidden_states.features import codes
 from tacit.hidden_states.features.edits import surface_edits
+from tacit.hidden_states.features.methods import SCORING, Scoring
 from tacit.hidden_states.features.replacing import (
     conditions,
     kept_features,
-    measured,
+    measure_replaced,
     replaced_states,
 )
 from tacit.hidden_states.features.scored import BACKBONE
 from tacit.hidden_states.features.scores import score_features
 from tacit.hidden_states.features.sites import check_site, read_site
-from tacit.hidden_states.features.study import CODES, CONFIDENCE, STATE, FeatureStudy
+from tacit.hidden_states.features.study import (
+    CODES,
+    CONFIDENCE,
+    STATE,
+    TRAINED,
+    ComparedMargins,
+    EditFlips,
+    FeatureStudy,
+    FibreOverlaps,
+    StateNaming,
+    study_release,
+)
 from tacit.hidden_states.features.transcoder import Transcoder
 from tacit.hidden_states.origin import digest_of, tokens_digest
 from tacit.models.language import LanguageModel
 from tacit.models.padding import unpadded
+from tacit.releases import Release
 
-# nats between prompts of one prediction; pairs of them; other last tokens, of so many prompts
-FIBRE, PAIRS, CANDIDATES, STEPS = 0.05, 500, 32, 100
+# Nats between prompts of one prediction, how many are compared, and pairs of them.
+FIBRE, NEAR_AMONG, PAIRS = 0.05, 2000, 500
+# Other last tokens, tried of so many prompts.
+CANDIDATES, STEPS = 32, 100
 
 
 @torch.no_grad()
@@ -40,12 +52,11 @@ def measure_features(
     transcoder: Transcoder,
     prompts: ArrayLike,
     public: ArrayLike,
+    scoring: Scoring = SCORING,
     *,
-    threshold: float = 1e-3,
-    each: int | None = 50,
     edited: int = 50,
     rng: RandomSource = None,
-) -> FeatureStudy:
+) -> Release[FeatureStudy]:
     """Score the features on public prompts, and measure on others what the classes are good for.
 
     ``s_f = E[KL(p ‖ p without a_f W_dec[f])]``; above τ a feature is backbone, below it scaffold.
@@ -57,13 +68,13 @@ def measure_features(
         transcoder: features of that layer.
         prompts: the bank, tokens (N, T), N >= 4, −1 where padded.
         public: prompts that scores are measured on, (m, T'); none of the bank.
-        threshold: τ > 0, nats, declared before scores are looked at.
-        each: prompts a feature is taken out of at most; all when None.
+        scoring: τ, and how many prompts a feature is taken out of.
         edited: prompts of the bank that are edited, and whose last token is.
         rng: source of every choice.
 
     Returns:
-        The study. Nothing in it is of a single prompt of the bank.
+        The study, which certifies nothing and publishes nothing. Nothing in it is of a single
+        prompt of the bank.
 
     Raises:
         ValueError: a bad argument, a public prompt that is of the bank, features that do not fit
@@ -71,13 +82,14 @@ def measure_features(
 
     Example:
         >>> from transformers import GPT2Config, GPT2LMHeadModel
-        >>> from tacit.hidden_states import train_transcoder
+        >>> from tacit.hidden_states import TranscoderFit, train_transcoder
         >>> sizes = {"vocab_size": 50, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 8}
         >>> model = LanguageModel(GPT2LMHeadModel(GPT2Config(**sizes)))
         >>> rows = torch.randint(50, (60, 6), generator=torch.Generator().manual_seed(0))
-        >>> coder = train_transcoder(model, 1, rows[20:], features=32, top_k=8, steps=50)
+        >>> how = TranscoderFit(features=32, top_k=8, steps=50)
+        >>> coder = train_transcoder(model, 1, rows[20:], how)
         >>> found = measure_features(model, 1, coder, rows[:20], rows[20:], rng=0)
-        >>> found.bank, found.scores.summary()["exactly_zero"], found.form.guarantees
+        >>> found.details.bank, found.details.scores.summary()["exactly_zero"], found.guarantees
         (20, 0, ())
 
     Source: hidden-state, App. M to P.
@@ -91,17 +103,17 @@ def measure_features(
     _check_apart(tokens, learnt)
     source = generator(rng)
     coder = transcoder.to(model.device)
-    scores = score_features(model, level, coder, learnt, threshold=threshold, each=each, rng=source)
+    scores = score_features(model, level, coder, learnt, scoring, rng=source)
     site = read_site(model, level, tokens, coder.reads)
     active = coder.encode(site.inputs)
     held = conditions(active, scores, source)
     states = replaced_states(coder, site, held)
-    replaced = measured(model, level, tokens, site, states, kept_features(held))
+    replaced = measure_replaced(model, level, tokens, site, states, kept_features(held))
     rows, backbone = active.double().cpu().numpy(), scores.classes == BACKBONE
     on = rows > 0
     some = tokens[:edited]
     told, shares = _edited(model, level, coder, some, backbone, source)
-    return FeatureStudy(
+    details = FeatureStudy(
         model=model.name,
         layer=level,
         reads=coder.reads,
@@ -114,18 +126,20 @@ def measure_features(
         kruskal=codes.kruskal(shares),
         fibres=_fibres(model, tokens, rows, backbone, source),
         named={
-            name: codes.named((held[chosen] > 0).double().cpu().numpy(), CONFIDENCE)
+            name: codes.name_prompts((held[chosen] > 0).double().cpu().numpy(), CONFIDENCE)
             for name, chosen in zip(CODES, ("full", "backbone", "scaffold", "random"), strict=True)
         },
         state=_state(site.states, states[STATE], CONFIDENCE),
-        trained=dict(coder.trained),
-        digests=(
+        trained={name: told for name, told in coder.trained.items() if name in TRAINED},
+    )
+    return study_release(
+        details,
+        (
             ("model", digest_of(model.network.state_dict())),
             ("layer", str(level)),
             ("features", digest_of({"W_enc": coder.encoder, "W_dec": coder.decoder})),
             ("public prompts", tokens_digest(learnt)),
         ),
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
 
 
@@ -143,7 +157,7 @@ def _check_apart(tokens: Tensor, learnt: Tensor) -> None:
 def _edited(
     model: LanguageModel, layer: int, coder: Transcoder, prompts: Tensor,
     backbone: NDArray[np.bool_], source: np.random.Generator,
-) -> tuple[dict[str, Any], dict[str, Array]]:  # fmt: skip
+) -> tuple[dict[str, EditFlips], dict[str, Array]]:  # fmt: skip
     def rows(tokens: Tensor) -> Array:
         found = coder.encode(read_site(model, layer, tokens, coder.reads).inputs)
         array: Array = found.double().cpu().numpy()
@@ -156,7 +170,7 @@ def _edited(
 def _margins(
     model: LanguageModel, layer: int, coder: Transcoder, some: Tensor, rows: Array, states: Tensor,
     source: np.random.Generator,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, ComparedMargins]:  # fmt: skip
     near = (
         codes.nearest_others(rows, support=True),
         codes.nearest_others(states.double().cpu().numpy(), support=False),
@@ -165,15 +179,16 @@ def _margins(
     drawn = source.choice(model.vocabulary, min(CANDIDATES, model.vocabulary), replace=False)
     others = torch.from_numpy(drawn).to(some.device)
     step = codes.step_margins(model, layer, coder, some[:STEPS], others)
-    return {"nearest": codes.compared(*near), "step": codes.compared(*step)}
+    return {"nearest": codes.compare_margins(*near), "step": codes.compare_margins(*step)}
 
 
 def _fibres(
     model: LanguageModel, tokens: Tensor, rows: Array, backbone: NDArray[np.bool_],
     source: np.random.Generator,
-) -> dict[str, Any]:  # fmt: skip
+) -> FibreOverlaps:  # fmt: skip
     """Return overlaps of prompts within ``FIBRE`` nats of each other, and of others at random."""
-    logs = model.logits(tokens[:2000]).double().log_softmax(dim=1)
+    logs = model.logits(tokens[:NEAR_AMONG]).double().log_softmax(dim=1)
+    # KL(p_i ‖ p_j) = Σ p_i ln p_i − Σ p_i ln p_j, of all pairs at once
     own = (logs.exp() * logs).sum(dim=1)
     apart = (own[:, None] - logs.exp() @ logs.T).cpu().numpy()
     apart[np.tril_indices(len(apart))] = np.inf
@@ -181,18 +196,19 @@ def _fibres(
     order = source.permutation(len(close))[:PAIRS]
     first = source.integers(len(apart), size=PAIRS)
     second = (first + source.integers(1, len(apart), size=PAIRS)) % len(apart)
-    return {
-        "kl": FIBRE,
-        "close": codes.overlaps(rows, backbone, close[order]),
-        "random": codes.overlaps(rows, backbone, np.stack([first, second], axis=1)),
-    }
+    return FibreOverlaps(
+        kl=FIBRE,
+        close=codes.overlaps(rows, backbone, close[order]),
+        random=codes.overlaps(rows, backbone, np.stack([first, second], axis=1)),
+    )
 
 
-def _state(clean: Tensor, removed: Tensor, confidence: float) -> dict[str, Any]:
+def _state(clean: Tensor, removed: Tensor, confidence: float) -> StateNaming:
     """Return the shares named by who knows the map and by who holds clean states, with ends."""
     bank, released = clean.double().cpu().numpy(), removed.double().cpu().numpy()
     truth = np.arange(len(bank))
     told = retrieve(released, released, truth, confidence=confidence)
     blind = retrieve(bank, released, truth, confidence=confidence)
-    return {"told": [told.top1, *told.top1_interval],
-            "blind": [blind.top1, *blind.top1_interval]}  # fmt: skip
+    return StateNaming(
+        told=(told.top1, *told.top1_interval), blind=(blind.top1, *blind.top1_interval)
+    )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -11,6 +9,7 @@ from torch import Tensor
 from tacit.hidden_states.features.scored import BACKBONE, FeatureScores
 from tacit.hidden_states.features.scores import PROMPTS_TOGETHER, check_predictions, divergences
 from tacit.hidden_states.features.sites import Site, variation
+from tacit.hidden_states.features.study import Replacement
 from tacit.hidden_states.features.transcoder import Transcoder
 from tacit.models.language import LanguageModel
 
@@ -85,15 +84,11 @@ def replaced_states(coder: Transcoder, site: Site, held: dict[str, Tensor]) -> d
 
 
 @torch.no_grad()
-def measured(
+def measure_replaced(
     model: LanguageModel, layer: int, tokens: Tensor, site: Site, states: dict[str, Tensor],
     features: dict[str, Tensor],
-) -> dict[str, dict[str, Any]]:  # fmt: skip
+) -> dict[str, Replacement]:  # fmt: skip
     """Return reconstruction error, KL and agreement of every condition.
-
-    ``error`` is the mean ``‖y − ŷ‖``, ``unexplained`` Σ‖y − ŷ‖²/Σ‖y − ȳ‖², ``kl`` the mean in nats
-    with its standard error, ``agreement`` the share of prompts whose likeliest token stays.
-    ``unexplained`` is None where the outputs are one vector up to rounding.
 
     Raises:
         ValueError: what stands for the output takes the prediction beyond single precision.
@@ -115,15 +110,16 @@ def measured(
         left = (states[name] - site.states).double().norm(dim=1)
         kl, same = torch.cat(kls).cpu().numpy(), torch.cat(equal).cpu().numpy()
         check_predictions(np.isfinite(kl))
-        found[name] = {
-            "words": WORDS[name],
-            "active": float((features[name] > 0).sum(dim=1).double().mean()),
-            "error": float(left.mean()),
-            "unexplained": float(left.square().sum()) / spread if spread else None,
-            "kl": float(kl.mean()),
-            "kl_error": float(kl.std(ddof=1) / len(kl) ** 0.5),
-            "agreed": int(same.sum()),
-        }
+        found[name] = Replacement(
+            words=WORDS[name],
+            active=float((features[name] > 0).sum(dim=1).double().mean()),
+            error=float(left.mean()),
+            # Σ‖y − ŷ‖²/Σ‖y − ȳ‖², for ŷ − y is what the state moves by
+            unexplained=float(left.square().sum()) / spread if spread else None,
+            kl=float(kl.mean()),
+            kl_error=float(kl.std(ddof=1) / len(kl) ** 0.5),
+            agreed=int(same.sum()),
+        )
     return found
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from tacit._ground.checks import Array, as_float, in_interval, integer, non_negative, positive
+from tacit._ground.checks import Array, in_interval, integer, non_negative, positive
 from tacit._ground.frozen import read_only
-from tacit._ground.reprs import shown
 
 # KL that single precision cannot tell from nothing
 RESOLUTION = float(np.finfo(np.float32).eps)
@@ -49,6 +47,25 @@ class FeatureScores:
     zeros: int
     ablations: int
     floor: float
+
+    def __post_init__(self) -> None:
+        size = len(self.active)
+        for name in ("measured", "score", "error", "largest", "mean"):
+            shape = getattr(self, name).shape
+            if shape != (size,):
+                raise ValueError(
+                    f"{name}: expected {size} numbers, as many as active, got shape {shape}"
+                )
+            # an error alone may be infinite, of what was measured less than twice
+            if name != "error" and not np.isfinite(getattr(self, name)).all():
+                raise ValueError(f"{name}: expected finite numbers, got others")
+        for name in ("prompts", "zeros", "ablations"):
+            integer(name, getattr(self, name), minimum=0)
+        for name in ("active", "measured"):
+            if (getattr(self, name) < 0).any():
+                raise ValueError(f"{name}: expected counts >= 0, got a negative one")
+        positive("threshold", self.threshold)
+        non_negative("floor", self.floor)
 
     def __repr__(self) -> str:
         return (
@@ -104,45 +121,6 @@ class FeatureScores:
             "largest_scaffold": _median(self.largest[kinds == SCAFFOLD]),
             "largest_backbone": _median(self.largest[kinds == BACKBONE]),
         }
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return every field, JSON-able; ``from_dict`` reads it back."""
-        found = {part.name: getattr(self, part.name) for part in fields(self)}
-        listed = {
-            name: value.tolist() if isinstance(value, np.ndarray) else value
-            for name, value in found.items()
-        }
-        # infinity is no number of strict JSON
-        listed["error"] = [None if np.isinf(one) else float(one) for one in self.error]
-        return listed
-
-    @staticmethod
-    def from_dict(content: Any) -> FeatureScores:
-        """Return what ``to_dict`` described."""
-        if not isinstance(content, Mapping):
-            raise ValueError(f"scores: expected a mapping, got {shown(content)}")
-        held = dict(content)
-        size = len(held["active"])
-        for name in ("active", "measured"):
-            counts = [integer(f"scores.{name}", one, minimum=0) for one in held[name]]
-            held[name] = np.array(counts, dtype=np.int64)
-        for name in ("score", "error", "largest", "mean"):
-            values = [
-                np.inf if name == "error" and one is None else as_float(f"scores.{name}", one)
-                for one in held[name]
-            ]
-            held[name] = np.array(values, dtype=np.float64)
-        for name in ("measured", "score", "error", "largest", "mean"):
-            if len(held[name]) != size:
-                raise ValueError(
-                    f"scores.{name}: expected {size} numbers, as many as scores.active, got "
-                    f"{len(held[name])}"
-                )
-        for name in ("prompts", "zeros", "ablations"):
-            integer(f"scores.{name}", held[name], minimum=0)
-        positive("scores.threshold", held["threshold"])
-        non_negative("scores.floor", held["floor"])
-        return FeatureScores(**held)
 
 
 def _median(values: Array) -> float | None:

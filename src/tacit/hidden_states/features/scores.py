@@ -7,7 +7,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from tacit._ground.checks import Array, RandomSource, generator, integer, positive
+from tacit._ground.checks import Array, RandomSource, generator
+from tacit.hidden_states.features.methods import SCORING, Scoring
 from tacit.hidden_states.features.scored import FeatureScores
 from tacit.hidden_states.features.sites import check_site, read_site
 from tacit.hidden_states.features.transcoder import Transcoder
@@ -23,9 +24,8 @@ def score_features(
     layer: int,
     transcoder: Transcoder,
     prompts: ArrayLike,
+    scoring: Scoring = SCORING,
     *,
-    threshold: float = 1e-3,
-    each: int | None = 50,
     rng: RandomSource = None,
 ) -> FeatureScores:
     """Take every active feature out at the last position, and measure what the prediction loses.
@@ -39,8 +39,7 @@ def score_features(
         layer: 1 … L.
         transcoder: its features.
         prompts: tokens, (n, T), −1 where padded.
-        threshold: τ > 0, nats, declared before scores are looked at.
-        each: prompts a feature is taken out of at most; all when None.
+        scoring: τ, and how many prompts a feature is taken out of.
         rng: source of their choice.
 
     Raises:
@@ -60,14 +59,11 @@ def score_features(
     Source: hidden-state, App. O.
     """
     level = check_site(model, layer, transcoder)
-    tau = positive("threshold", threshold)
-    if each is not None:
-        integer("each", each, minimum=1)
     tokens = model.check_tokens(prompts, name="prompts")
     coder = transcoder.to(model.device)
     site = read_site(model, level, tokens, coder.reads)
     found = coder.encode(site.inputs)
-    pairs = _chosen((found > 0).cpu().numpy(), each, generator(rng))
+    pairs = _chosen((found > 0).cpu().numpy(), scoring.each, generator(rng))
     values = np.zeros(len(pairs))
     floor = 0.0
     for start in range(0, len(tokens), PROMPTS_TOGETHER):
@@ -86,7 +82,7 @@ def score_features(
                 logits = onward.select(rows).logits(states)
                 values[part] = divergences(clean[rows], logits).cpu().numpy()
     check_predictions(np.isfinite(values))
-    return _summed(found, pairs, values, tau, floor)
+    return _summed(found, pairs, values, scoring.threshold, floor)
 
 
 def check_predictions(finite: NDArray[np.bool_]) -> None:

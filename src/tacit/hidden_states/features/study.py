@@ -1,22 +1,23 @@
-"""What was measured of a layer's features, as the evidence that page and gate read."""
+"""What was measured of a layer's features: evidence that certifies nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, TypeAlias
 
-from tacit._ground.checks import as_float, choice, in_interval, integer, non_negative
-from tacit._ground.reprs import short_repr, shown
+from tacit._ground.checks import choice, in_interval, integer, non_negative
+from tacit._ground.frozen import read_only
+from tacit._ground.reprs import short_repr
 from tacit.attacks.intervals import proportion_interval
-from tacit.documents import Envelope, check_known
 from tacit.hidden_states.features.scored import FeatureScores
-from tacit.hidden_states.origin import HOLDERS
+from tacit.hidden_states.origin import HOLDERS, check_digests
 from tacit.measured import Interval
-from tacit.releases.form import Attack, Form, Release, Use
+from tacit.releases import Attack, Kind, Release, Use
+from tacit.releases.recompute import check_rebuilt
 
-ENVELOPE = Envelope("tacit.features", 1)
 KIND = "hidden-features"
+SECRET = "the prompt behind the features"
 NOTHING = (
     "Removing features is a linear map without noise: it certifies nothing, whatever the attacks "
     "here reach."
@@ -29,142 +30,8 @@ CODES = {
     "random": "as many features as backbone, at random",
 }
 STATE = "without scaffold"
-# coverage of each interval alone
-CONFIDENCE = 0.95
-
-
-@short_repr
-@dataclass(frozen=True, eq=False, kw_only=True)
-class FeatureStudy(Release):
-    """What ``measure_features`` found.
-
-    Attributes:
-        model: its name.
-        layer: 1 … L.
-        reads: as ``Transcoder.reads``.
-        scores: of every feature, on the public prompts.
-        bank: prompts of the bank, on which all else is measured.
-        share: mean share of a prompt's active features that are backbone.
-        margins: ``nearest``, to the nearest other prompt of the bank, and ``step``, to the nearest
-            with another last token: of support codes, states and amplitudes.
-        replaced: error, KL and agreement by what stands for the MLP's output.
-        edits: what flips, by kind of edit, with its base rate.
-        kruskal: H and p of equal shares over kinds of edit, or None.
-        fibres: overlap of prompts with nearly one prediction, and of prompts at random.
-        named: how often each code names its prompt, with an interval.
-        state: the same for states without scaffold features, by the attacker who knows the map and
-            by one who holds the clean states alone.
-        trained: of the transcoder.
-        digests: (what, SHA-256) of model, features and prompts.
-        created: ISO 8601, UTC.
-    """
-
-    model: str
-    layer: int
-    reads: str
-    scores: FeatureScores
-    bank: int
-    share: float
-    margins: Mapping[str, Any]
-    replaced: Mapping[str, Any]
-    edits: Mapping[str, Any]
-    kruskal: list[float] | None
-    fibres: Mapping[str, Any]
-    named: Mapping[str, Any]
-    state: Mapping[str, Any]
-    trained: Mapping[str, Any]
-    digests: tuple[tuple[str, str], ...]
-    created: str
-
-    FORMAT = ENVELOPE.format
-
-    @property
-    def form(self) -> Form:
-        """The evidence as page and gate read it: attacks and use, and no guarantee."""
-        blind = 1.0 / self.bank
-        found = {f"retrieval by {CODES[name]}": held["top1"] for name, held in self.named.items()}
-        found["retrieval by the state without scaffold features"] = self.state["told"]
-        return Form(
-            kind=KIND,
-            title=f"features of layer {self.layer} of {self.model}",
-            secret="the prompt behind the features",
-            method=f"removal of features, by score at τ = {self.scores.threshold:g} nats",
-            guarantees=(),
-            attacks=tuple(
-                Attack(name=name, task=TASK, success=_interval(held), prior=blind,
-                       trials=self.bank)
-                for name, held in found.items()
-            ),
-            use=self._use(),
-            digests=self.digests,
-            notes=(NOTHING, HOLDERS, self.describe()),
-            reproducible=False,
-            created=self.created,
-        )  # fmt: skip
-
-    def _use(self) -> tuple[Use, ...]:
-        held = self.replaced[STATE]
-        low, high = proportion_interval(held["agreed"], self.bank, CONFIDENCE)
-        share = Interval(held["agreed"] / self.bank, low, high, confidence=CONFIDENCE)
-        half = 1.96 * held["kl_error"]
-        kl = Interval(
-            held["kl"], max(0.0, held["kl"] - half), held["kl"] + half, confidence=CONFIDENCE
-        )
-        return (
-            Use(name="agreement without scaffold", unit="share", better="higher", measured=share),
-            Use(name="KL without scaffold", unit="nats", better="lower", measured=kl),
-        )
-
-    def describe(self) -> str:
-        """Say in two sentences what removing the scaffold features does."""
-        told, held = self.scores.summary(), self.replaced[STATE]
-        return (
-            f"{told['backbone']} of {told['backbone'] + told['scaffold']} features scored are "
-            f"backbone at τ = {self.scores.threshold:g} nats, and {told['exactly_zero']} score "
-            f"exactly zero. Without the scaffold features the prediction moves by {held['kl']:.3g} "
-            f"nats, and whoever knows the features names {self.state['told'][0]:.3f} of "
-            f"{self.bank:,} prompts by the state."
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a description for strict JSON that ``from_dict`` reads back."""
-        return ENVELOPE.closed(
-            {
-                **vars(self),
-                "scores": self.scores.to_dict(),
-                "digests": [list(pair) for pair in self.digests],
-                "form": self.form.to_dict(),
-            }
-        )
-
-    @staticmethod
-    def from_dict(description: Any) -> FeatureStudy:
-        """Return the study that ``to_dict`` described.
-
-        Raises:
-            ValueError: not such a description, or a field is missing or malformed.
-        """
-        return ENVELOPE.opened("description", description, _read)
-
-
-def _interval(held: list[float]) -> Interval:
-    value, low, high = held
-    return Interval(value, low, high, confidence=CONFIDENCE)
-
-
-SPREAD = dict.fromkeys(("quantiles", "tail", "ratio"))
-MARGIN = {
-    **dict.fromkeys(("support", "state", "amplitude"), SPREAD),
-    **dict.fromkeys(("spearman", "raw", "scored", "ranked")),
-}
-EDIT = dict.fromkeys(
-    (
-        "pairs", "flips", "scaffold", "base", "excess", "excess_error", "backbone_flips",
-        "scaffold_flips",
-    )
-)  # fmt: skip
-OVERLAP = dict.fromkeys(("pairs", "full", "backbone", "scaffold"))
-# what stands for the output, and the kinds of edit; the modules that make them need torch
+OF_THE_STATE = "retrieval by the state without scaffold features"
+# What stands for the output, and the kinds of edit; the modules that make them need torch.
 CONDITIONS = (
     "full", "support", "amplitude", "backbone", "scaffold", "random", "largest", "none",
     "without scaffold", "without backbone",
@@ -178,77 +45,306 @@ EDITED = (
     "another word",
     "another end",
 )
-REPLACED = dict.fromkeys(("words", "active", "error", "unexplained", "kl", "kl_error", "agreed"))
-# what stands in each part whose fields are no arguments
-PARTS: dict[str, dict[str, Any]] = {
-    "margins": {"nearest": MARGIN, "step": MARGIN},
-    "replaced": dict.fromkeys(CONDITIONS, REPLACED),
-    "edits": dict.fromkeys(EDITED, EDIT),
-    "fibres": {"kl": None, "close": OVERLAP, "random": OVERLAP},
-    "named": dict.fromkeys(CODES, dict.fromkeys(("top1", "distinct"))),
-    "state": dict.fromkeys(("told", "blind")),
-    "trained": dict.fromkeys(("explained", "active", "dead", "steps", "rows")),
-}
+# What a study keeps of the training of its features, where they were trained here.
+TRAINED = ("explained", "active", "dead", "steps", "rows")
+# Coverage of each interval alone, and half the width of it in standard errors.
+CONFIDENCE, HALF_WIDTH = 0.95, 1.96
+
+# A share and the ends of its interval; a mean and its standard error; a statistic and its p.
+Share: TypeAlias = tuple[float, float, float]
+Pair: TypeAlias = tuple[float, float]
 
 
-def _read(description: Mapping[str, Any]) -> FeatureStudy:
-    fields = {k: v for k, v in description.items() if k not in ("form", "provenance")}
-    for name in ("layer", "bank"):
-        fields[name] = integer(name, fields[name], minimum=1)
-    fields["share"] = in_interval("share", fields["share"], 0.0, 1.0)
-    fields["scores"] = FeatureScores.from_dict(fields["scores"])
-    fields["digests"] = tuple(_pair(entry) for entry in _listed("digests", fields["digests"]))
-    for name in ("model", "reads", "created"):
-        if not isinstance(fields[name], str):
-            raise ValueError(f"{name}: expected text, got {shown(fields[name])}")
-    for name in ("margins", "edits", "fibres", "trained"):
-        _mapping(name, fields[name])
-    if fields["kruskal"] is not None:
-        fields["kruskal"] = [
-            as_float("kruskal", one) for one in _listed("kruskal", fields["kruskal"], 2)
-        ]
-    named = _mapping("named", fields["named"])
-    for name in {**CODES, **named}:
-        held = _mapping(f"named.{choice('named', name, tuple(CODES))}", named[name])
-        _share(f"named.{name}.top1", held["top1"])
-        integer(f"named.{name}.distinct", held["distinct"], minimum=1, maximum=fields["bank"])
-    for name in ("told", "blind"):
-        _share(f"state.{name}", _mapping("state", fields["state"])[name])
-    for name, held in _mapping("replaced", fields["replaced"]).items():
-        _mapping(f"replaced.{name}", held)
-        integer(f"replaced.{name}.agreed", held["agreed"], minimum=0, maximum=fields["bank"])
-        for number in ("kl", "kl_error"):
-            non_negative(f"replaced.{name}.{number}", held[number])
-    found = FeatureStudy(**fields)
-    for name, known in PARTS.items():
-        check_known(name, fields[name], known)
-    # what page and gate read is worked out here, so that they meet no field of another kind
-    _ = found.form
-    return found
+@dataclass(frozen=True, kw_only=True)
+class MarginSpread:
+    """How one margin is spread over prompts.
+
+    Attributes:
+        quantiles: at 10%, 50% and 90%.
+        tail: (p90 − p50)/(p50 − p10), the same in every unit; None where it divides by nothing.
+        ratio: p90/p50, likewise.
+    """
+
+    quantiles: Share
+    tail: float | None
+    ratio: float | None
 
 
-def _mapping(name: str, value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{name}: expected a mapping, got {shown(value)}")
-    return value
+@dataclass(frozen=True, kw_only=True)
+class ComparedMargins:
+    """Margins of support codes, states and amplitudes of the same prompts.
+
+    Attributes:
+        support: in features active in one prompt and not in the other.
+        state: in the ℓ2 distance of states.
+        amplitude: in that of activations.
+        spearman: rank correlation of support and state with its p; None where there is no test.
+        raw: share of prompts whose support margin exceeds the state's, as App. M counts.
+        scored: the same of margins less their mean over their deviation.
+        ranked: the same of ranks, ties by halves.
+    """
+
+    support: MarginSpread
+    state: MarginSpread
+    amplitude: MarginSpread
+    spearman: Pair | None
+    raw: float
+    scored: float
+    ranked: float
 
 
-def _listed(name: str, value: Any, count: int | None = None) -> list[Any]:
-    if not isinstance(value, list) or count not in (None, len(value)):
-        words = "a list" if count is None else f"a list of {count}"
-        raise ValueError(f"{name}: expected {words}, got {shown(value)}")
-    return value
+@dataclass(frozen=True, kw_only=True)
+class Replacement:
+    """What is left with something in the place of the MLP's output.
+
+    Attributes:
+        words: what stands there.
+        active: features behind it, mean over prompts.
+        error: mean ``‖y − ŷ‖``.
+        unexplained: ``Σ‖y − ŷ‖²/Σ‖y − ȳ‖²``; None where the outputs are one vector up to rounding.
+        kl: mean KL of the prediction, nats.
+        kl_error: its standard error.
+        agreed: prompts whose likeliest token stays.
+    """
+
+    words: str
+    active: float
+    error: float
+    unexplained: float | None
+    kl: float
+    kl_error: float
+    agreed: int
+
+    def __post_init__(self) -> None:
+        for name in ("active", "error", "kl", "kl_error"):
+            non_negative(name, getattr(self, name))
+        integer("agreed", self.agreed, minimum=0)
 
 
-def _pair(entry: Any) -> tuple[str, str]:
-    what, value = _listed("digests", entry, 2)
-    if not isinstance(what, str) or not isinstance(value, str):
-        raise ValueError(f"digests: expected pairs of texts, got {shown(entry)}")
-    return what, value
+@dataclass(frozen=True, kw_only=True)
+class EditFlips:
+    """Features that are active before an edit or after it and not both.
+
+    Attributes:
+        pairs: prompts in which some flip.
+        flips: of a pair, mean.
+        scaffold: share of the flips that are scaffold features, mean over pairs.
+        base: share of scaffold features among all active in a pair, mean.
+        excess: ``scaffold − base``.
+        excess_error: its standard error.
+        backbone_flips: share of active backbone features that flip; None where none is active.
+        scaffold_flips: the same of scaffold features.
+    """
+
+    pairs: int
+    flips: float
+    scaffold: float
+    base: float
+    excess: float
+    excess_error: float
+    backbone_flips: float | None
+    scaffold_flips: float | None
 
 
-def _share(name: str, held: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class CodeOverlap:
+    """Mean share of active features that two prompts have in common, with its standard error.
+
+    Attributes:
+        pairs: of prompts.
+        full: of all features; None below two pairs.
+        backbone: of backbone features.
+        scaffold: of scaffold features.
+    """
+
+    pairs: int
+    full: Pair | None
+    backbone: Pair | None
+    scaffold: Pair | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FibreOverlaps:
+    """Overlap of prompts with nearly one prediction, beside that of prompts at random.
+
+    Attributes:
+        kl: nats between predictions that count as one.
+        close: of such prompts; None where there are none.
+        random: of prompts at random.
+    """
+
+    kl: float
+    close: CodeOverlap | None
+    random: CodeOverlap | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodeNaming:
+    """How often a code names its prompt of the bank.
+
+    Attributes:
+        top1: the share, with the ends of its interval.
+        distinct: codes there are.
+    """
+
+    top1: Share
+    distinct: int
+
+    def __post_init__(self) -> None:
+        _check_share("top1", self.top1)
+        integer("distinct", self.distinct, minimum=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateNaming:
+    """How often a state without scaffold features names its prompt of the bank.
+
+    Attributes:
+        told: by the attacker who knows the map.
+        blind: by one who holds the clean states alone.
+    """
+
+    told: Share
+    blind: Share
+
+    def __post_init__(self) -> None:
+        _check_share("told", self.told)
+        _check_share("blind", self.blind)
+
+
+@short_repr
+@read_only
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FeatureStudy:
+    """What ``measure_features`` found.
+
+    Attributes:
+        model: its name.
+        layer: 1 … L.
+        reads: as ``Transcoder.reads``.
+        scores: of every feature, on the public prompts.
+        bank: prompts of the bank, on which all else is measured.
+        share: mean share of a prompt's active features that are backbone.
+        margins: ``nearest``, to the nearest other prompt of the bank, and ``step``, to the nearest
+            with another last token.
+        replaced: error, KL and agreement by what stands for the MLP's output.
+        edits: what flips, by kind of edit, with its base rate.
+        kruskal: H and p of equal shares over kinds of edit, or None.
+        fibres: overlap of prompts with nearly one prediction, and of prompts at random.
+        named: how often each code names its prompt.
+        state: the same for states without scaffold features.
+        trained: of the transcoder.
+    """
+
+    # the keys of every mapping, each of which a study must have but for the edits and the training
+    words: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "margins": ("nearest", "step"),
+        "replaced": CONDITIONS,
+        "edits": EDITED,
+        "named": tuple(CODES),
+        "trained": TRAINED,
+    }
+
+    model: str
+    layer: int
+    reads: str
+    scores: FeatureScores
+    bank: int
+    share: float
+    margins: Mapping[str, ComparedMargins]
+    replaced: Mapping[str, Replacement]
+    edits: Mapping[str, EditFlips]
+    kruskal: Pair | None
+    fibres: FibreOverlaps
+    named: Mapping[str, CodeNaming]
+    state: StateNaming
+    trained: Mapping[str, float | int]
+
+    def __post_init__(self) -> None:
+        integer("layer", self.layer, minimum=1)
+        integer("bank", self.bank, minimum=1)
+        choice("reads", self.reads, ("mlp", "stream"))
+        in_interval("share", self.share, 0.0, 1.0)
+        for name, words in self.words.items():
+            for word in getattr(self, name):
+                choice(name, word, words)
+            missing = set(words) - set(getattr(self, name))
+            if missing and name not in ("edits", "trained"):
+                raise ValueError(f"{name}: expected {', '.join(words)}, got none {min(missing)!r}")
+        for name, replacement in self.replaced.items():
+            integer(f"replaced.{name}.agreed", replacement.agreed, minimum=0, maximum=self.bank)
+        for name, code in self.named.items():
+            integer(f"named.{name}.distinct", code.distinct, minimum=1, maximum=self.bank)
+
+    def describe(self) -> str:
+        """Say in two sentences what removing the scaffold features does."""
+        told, left = self.scores.summary(), self.replaced[STATE]
+        return (
+            f"{told['backbone']} of {told['backbone'] + told['scaffold']} features scored are "
+            f"backbone at τ = {self.scores.threshold:g} nats, and {told['exactly_zero']} score "
+            f"exactly zero. Without the scaffold features the prediction moves by {left.kl:.3g} "
+            f"nats, and whoever knows the features names {self.state.told[0]:.3f} of "
+            f"{self.bank:,} prompts by the state."
+        )
+
+
+def study_release(details: FeatureStudy, digests: tuple[tuple[str, str], ...]) -> Release[Any]:
+    """Return a study as page and gate read it: attacks and use, and no guarantee."""
+    return Release(
+        kind=KIND,
+        title=f"features of layer {details.layer} of {details.model}",
+        secret=SECRET,
+        method=f"removal of features, by score at τ = {details.scores.threshold:g} nats",
+        guarantees=(),
+        details=details,
+        reproducible=False,
+        withheld=HOLDERS,
+        digests=digests,
+        notes=(NOTHING, details.describe()),
+        attacks=_attacks(details),
+        use=_use(details),
+    )
+
+
+def recompute(release: Release[FeatureStudy]) -> str:
+    """Hold a study's attacks, use and words against what was measured.
+
+    Raises:
+        ValueError: they are not those of its details, or something is certified.
+    """
+    check_rebuilt(release, study_release(release.details, release.digests))
+    check_digests(release, ("model", "layer", "features", "public prompts"))
+    return ""
+
+
+STUDIES = Kind(name=KIND, details=FeatureStudy, recompute=recompute)
+
+
+def _attacks(details: FeatureStudy) -> tuple[Attack, ...]:
+    found = {f"retrieval by {CODES[name]}": held.top1 for name, held in details.named.items()}
+    found[OF_THE_STATE] = details.state.told
+    return tuple(
+        Attack(name=name, task=TASK, success=Interval(*share, confidence=CONFIDENCE),
+               prior=1.0 / details.bank, trials=details.bank)
+        for name, share in found.items()
+    )  # fmt: skip
+
+
+def _use(details: FeatureStudy) -> tuple[Use, ...]:
+    left = details.replaced[STATE]
+    low, high = proportion_interval(left.agreed, details.bank, CONFIDENCE)
+    share = Interval(left.agreed / details.bank, low, high, confidence=CONFIDENCE)
+    # mean ± 1.96 standard errors; a KL is not negative
+    half = HALF_WIDTH * left.kl_error
+    kl = Interval(left.kl, max(0.0, left.kl - half), left.kl + half, confidence=CONFIDENCE)
+    return (
+        Use(name="agreement without scaffold", unit="share", better="higher", measured=share),
+        Use(name="KL without scaffold", unit="nats", better="lower", measured=kl),
+    )
+
+
+def _check_share(name: str, share: Share) -> None:
     """Refuse what is no share with the ends of its interval."""
-    value, low, high = (in_interval(name, one, 0.0, 1.0) for one in _listed(name, held, 3))
+    value, low, high = (in_interval(name, one, 0.0, 1.0) for one in share)
     if not low <= value <= high:
         raise ValueError(f"{name}: expected a share between its ends, got {value}, {low}, {high}")

@@ -4,48 +4,34 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from tacit._ground.checks import choice, generator, integer, non_negative
+from tacit._ground.checks import generator, integer
 from tacit.compute import progress_reports
+from tacit.hidden_states.features.methods import FIT, TranscoderFit
 from tacit.hidden_states.features.sites import read_site, site_width, variation
-from tacit.hidden_states.features.transcoder import READS, Transcoder
+from tacit.hidden_states.features.transcoder import Transcoder
 from tacit.models.language import LanguageModel
 
-# features as a multiple of the width, steps, rows of a batch
-SIZES = {"two-cores": (4, 600, 1024), "gpu": (16, 20_000, 8192)}
-RATE, AUXILIARY, CHECKS, PATIENCE = 2e-3, 1 / 32, 12, 3
+# Of Adam, and the weight of the loss of dead features.
+RATE, AUXILIARY = 2e-3, 1 / 32
+# How often held-out rows are looked at, and how often in a row without gain before it ends.
+CHECKS, PATIENCE = 12, 3
 HELD_OUT_SHARE, LEAST_ROWS, ROWS_TOGETHER = 0.1, 20, 4096
-# a feature that no row of so many batches has woken is dead
+# A feature that no row of so many batches has woken is dead.
 SLEEP = 20
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """How a transcoder is trained: k largest features, or an L1 penalty where k is None."""
-
-    top_k: int | None
-    penalty: float
-    steps: int
-    batch: int
 
 
 def train_transcoder(
     model: LanguageModel,
     layer: int,
     prompts: ArrayLike,
+    how: TranscoderFit = FIT,
     *,
-    features: int | None = None,
-    top_k: int | None = 32,
-    penalty: float = 0.0,
-    reads: str = "mlp",
-    size: str = "two-cores",
-    steps: int | None = None,
     seed: int = 0,
     progress: bool | None = None,
 ) -> Transcoder:
@@ -58,12 +44,7 @@ def train_transcoder(
         model: the language model; it and the features compute on its device.
         layer: 1 … L.
         prompts: public tokens, (n, T), −1 where padded.
-        features: F; a multiple of the width when None.
-        top_k: k features that are active at most; None for ReLU with an L1 penalty.
-        penalty: λ >= 0 of the L1 penalty, in variances of the output, without ``top_k``.
-        reads: as ``Transcoder.reads``.
-        size: ``"two-cores"`` or ``"gpu"``: features, steps and rows of a batch.
-        steps: in the place of those of ``size``.
+        how: its features, what they read, and how they are trained.
         seed: of the start and of the batches.
         progress: whether progress is shown.
 
@@ -72,37 +53,26 @@ def train_transcoder(
         mean number of active features and the share of features that never fire there.
 
     Raises:
-        ValueError: a bad argument, or fewer than 20 positions.
+        ValueError: a bad argument, more active features than there are, or fewer than 20 positions.
 
     Example:
         >>> from transformers import GPT2Config, GPT2LMHeadModel
         >>> sizes = {"vocab_size": 50, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 8}
         >>> model = LanguageModel(GPT2LMHeadModel(GPT2Config(**sizes)))
         >>> prompts = torch.randint(50, (40, 8), generator=torch.Generator().manual_seed(0))
-        >>> coder = train_transcoder(model, 1, prompts, features=32, top_k=8, steps=50)
+        >>> from tacit.hidden_states import TranscoderFit
+        >>> how = TranscoderFit(features=32, top_k=8, steps=50)
+        >>> coder = train_transcoder(model, 1, prompts, how)
         >>> coder.size, coder.trained["active"] <= 8
         (32, True)
 
     Source: Gao et al. (2024) for the k largest and the auxiliary loss; hidden-state, App. O.
     """
-    choice("size", size, tuple(SIZES))
-    choice("reads", reads, READS)
-    multiple, most, batch = SIZES[size]
-    count = integer("features", multiple * model.width if features is None else features, minimum=1)
-    if top_k is not None:
-        integer("top_k", top_k, minimum=1, maximum=count)
-        if penalty:
-            raise ValueError("penalty: expected 0 beside top_k, got another")
     level = integer("layer", layer, minimum=1, maximum=model.layers)
-    plan = Plan(
-        top_k=top_k,
-        penalty=non_negative("penalty", penalty),
-        steps=integer("steps", most if steps is None else steps, minimum=1),
-        batch=batch,
-    )
-    site_width(model, level, reads)
+    plan = how.at_width(model.width)
+    site_width(model, level, plan.reads)
     tokens = model.check_tokens(prompts, name="prompts")
-    found = read_site(model, level, tokens, reads, every=True)
+    found = read_site(model, level, tokens, plan.reads, every=True)
     if len(found.inputs) < LEAST_ROWS:
         raise ValueError(
             f"prompts: expected at least {LEAST_ROWS} positions that are not the first of a "
@@ -110,16 +80,19 @@ def train_transcoder(
         )
     rng = torch.Generator().manual_seed(int(generator(seed).integers(2**62)))
     with progress_reports("features", shown=progress is not False) as report:
+        steps = plan.steps or 0
         return _fitted(
-            found.inputs, found.outputs, count, plan, reads, rng,
-            lambda done: report("steps", done, plan.steps),
-        )  # fmt: skip
+            found.inputs, found.outputs, plan, rng, lambda done: report("steps", done, steps)
+        )
 
 
 def _fitted(
-    inputs: Tensor, outputs: Tensor, count: int, plan: Plan, reads: str,
-    rng: torch.Generator, tell: Callable[[int], None],
-) -> Transcoder:  # fmt: skip
+    inputs: Tensor,
+    outputs: Tensor,
+    plan: TranscoderFit,
+    rng: torch.Generator,
+    tell: Callable[[int], None],
+) -> Transcoder:
     """Train on rows of unit scale, and return features of the rows as they are."""
     order = torch.randperm(len(inputs), generator=rng).to(inputs.device)
     apart = max(2, int(HELD_OUT_SHARE * len(order)))
@@ -127,6 +100,8 @@ def _fitted(
     x_mean, x_scale = _scale(inputs[learnt])
     y_mean, y_scale = _scale(outputs[learnt])
     x, y = (inputs - x_mean) / x_scale, (outputs - y_mean) / y_scale
+    assert plan.features is not None
+    count = plan.features
     start = torch.randn(count, y.shape[1], generator=rng).to(y)
     start = start / start.norm(dim=1, keepdim=True)
     read = torch.randn(count, x.shape[1], generator=rng).to(x)
@@ -142,7 +117,7 @@ def _fitted(
         decoder_bias=rest * y_scale + y_mean,
         activation="relu" if plan.top_k is None else "topk",
         top_k=plan.top_k,
-        reads=reads,
+        reads=plan.reads,
     )
     told = {**quality(coder, inputs[checked], outputs[checked]), "steps": steps,
             "rows": len(learnt)}  # fmt: skip
@@ -151,14 +126,21 @@ def _fitted(
 
 
 def _trained(
-    weights: list[Tensor], x: Tensor, y: Tensor, learnt: Tensor, checked: Tensor, plan: Plan,
-    rng: torch.Generator, tell: Callable[[int], None],
-) -> tuple[list[Tensor], int]:  # fmt: skip
+    weights: list[Tensor],
+    x: Tensor,
+    y: Tensor,
+    learnt: Tensor,
+    checked: Tensor,
+    plan: TranscoderFit,
+    rng: torch.Generator,
+    tell: Callable[[int], None],
+) -> tuple[list[Tensor], int]:
     for weight in weights:
         weight.requires_grad_(True)
     optimizer = torch.optim.Adam(weights, RATE)
     asleep = torch.zeros(len(weights[0]), device=x.device)
     best, least, worse = copy.deepcopy(weights), float("inf"), 0
+    assert plan.steps is not None
     every, step = max(1, plan.steps // CHECKS), 0
     for step in range(1, plan.steps + 1):
         chosen = torch.randint(len(learnt), (plan.batch,), generator=rng).to(x.device)
@@ -183,7 +165,7 @@ def _trained(
 
 
 def _loss(
-    weights: list[Tensor], x: Tensor, y: Tensor, plan: Plan, dead: Tensor
+    weights: list[Tensor], x: Tensor, y: Tensor, plan: TranscoderFit, dead: Tensor
 ) -> tuple[Tensor, Tensor]:
     encoder, bias, decoder, rest = weights
     before = torch.relu(x @ encoder.T + bias)
@@ -199,7 +181,7 @@ def _loss(
     return loss, (found > 0).any(dim=0)
 
 
-def _held_out(weights: list[Tensor], x: Tensor, y: Tensor, plan: Plan) -> float:
+def _held_out(weights: list[Tensor], x: Tensor, y: Tensor, plan: TranscoderFit) -> float:
     none = torch.zeros(len(weights[0]), dtype=torch.bool, device=x.device)
     total = sum(
         len(rows) * float(_loss(weights, x[rows], y[rows], plan, none)[0])

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit._ground.checks import Array, RandomSource, choice, generator, integer, positive
+from tacit._ground.checks import Array, RandomSource, generator, integer
 from tacit._ground.frozen import frozen, read_only
 from tacit._ground.reprs import short_repr
-from tacit.hidden_states.geometry.fisher import Fisher, fisher_information
+from tacit.hidden_states.geometry.fisher import FisherInformation, fisher_information
 from tacit.hidden_states.geometry.least_signal import least_signal
+from tacit.hidden_states.geometry.methods import GEOMETRY, GeometryFit
 from tacit.hidden_states.geometry.spread import spread_of_differences, spread_of_directions
 from tacit.linalg import bures_fidelity, default_tolerance, eigh_psd, generalized_eigh
 from tacit.models.continuation import Continuation
@@ -128,17 +129,8 @@ def measure_geometry(
     model: LanguageModel,
     layer: int,
     prefixes: ArrayLike,
+    how: GeometryFit = GEOMETRY,
     *,
-    diagonal: bool = False,
-    label_source: str = "model-sampled",
-    next_tokens: ArrayLike | None = None,
-    draws: int = 4,
-    top: int = 32,
-    rank: int | None = None,
-    difference_scale: str = "unit",
-    pairs: int = 20_000,
-    ridge: float = 1e-4,
-    batch_size: int | None = None,
     run: Continuation | None = None,
     rng: RandomSource = None,
 ) -> Geometry:
@@ -148,17 +140,7 @@ def measure_geometry(
         model: the language model.
         layer: 1 … L, or 0 for the embeddings.
         prefixes: tokens, (n, T), n >= 2.
-        diagonal: measure the diagonal of F alone.
-        label_source: ``"true"``, ``"model-sampled"``, ``"model-exact"`` or ``"top-k"``; what each
-            is and costs stands at ``fisher_information``.
-        next_tokens: (n,), for ``label_source="true"`` alone.
-        draws: labels drawn a prompt, for ``"model-sampled"``.
-        top: likeliest tokens kept apart, for ``"top-k"``.
-        rank: k, 1 … d − 1; the smaller of 128 and d/2 when left out.
-        difference_scale: S from ``"unit"`` differences, as published, or from ``"raw"`` ones.
-        pairs: random pairs for the unit differences.
-        ridge: λ > 0, relative to the mean eigenvalue.
-        batch_size: prompts run at a time.
+        how: where the labels of F come from, of which differences S is, and k.
         run: these prompts run before, as for ``fisher_information``.
         rng: source of labels and pairs.
 
@@ -174,36 +156,31 @@ def measure_geometry(
         >>> from transformers import GPT2Config, GPT2LMHeadModel
         >>> sizes = {"vocab_size": 50, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 8}
         >>> model = LanguageModel(GPT2LMHeadModel(GPT2Config(**sizes)))
-        >>> found = measure_geometry(model, 1, torch.arange(48).reshape(8, 6), rank=4, rng=0)
+        >>> from tacit.hidden_states import GeometryFit
+        >>> prompts = torch.arange(48).reshape(8, 6)
+        >>> found = measure_geometry(model, 1, prompts, GeometryFit(rank=4), rng=0)
         >>> found.fisher.shape, found.mahalanobis_gain >= found.projector_bound
         ((16, 16), True)
 
     Source: hidden-state, Sec. 3.
     """
-    kept = _rank(rank, model.width)
-    unit = choice("difference_scale", difference_scale, ("unit", "raw")) == "unit"
-    relative = positive("ridge", ridge)
-    integer("pairs", pairs, minimum=1)
+    kept = _rank(how.rank, model.width)
     source = generator(rng)
-    measured = fisher_information(
-        model,
-        layer,
-        prefixes,
-        diagonal=diagonal,
-        label_source=label_source,
-        next_tokens=next_tokens,
-        draws=draws,
-        top=top,
-        batch_size=batch_size,
-        run=run,
-        rng=source,
-    )
+    measured = fisher_information(model, layer, prefixes, how, run=run, rng=source)
     if not np.trace(measured.dense) > 0.0:
         raise ValueError("model: expected a prediction that depends on the state, got F = 0")
-    directions, equal = spread_of_directions(measured.states, pairs, rng=source)
+    directions, equal = spread_of_directions(measured.states, how.pairs, rng=source)
+    unit = how.difference_scale == "unit"
     spread = directions if unit else spread_of_differences(measured.states)
     return _summary(
-        measured, layer, spread, difference_scale, directions, kept, relative, equal_pairs=equal
+        measured,
+        layer,
+        spread,
+        how.difference_scale,
+        directions,
+        kept,
+        how.ridge,
+        equal_pairs=equal,
     )
 
 
@@ -216,7 +193,7 @@ def _rank(rank: int | None, width: int) -> int:
 
 
 def _summary(
-    measured: Fisher,
+    measured: FisherInformation,
     layer: int,
     spread: Array,
     difference_scale: str,
@@ -313,7 +290,12 @@ def _split_half(halves: tuple[Array, Array], rank: int) -> tuple[float, float]:
 
 
 def _notes(
-    measured: Fisher, fisher_rank: int, rank: int, own: float, crossed: float, equal_pairs: int
+    measured: FisherInformation,
+    fisher_rank: int,
+    rank: int,
+    own: float,
+    crossed: float,
+    equal_pairs: int,
 ) -> tuple[str, ...]:
     count, width = measured.states.shape
     notes = []

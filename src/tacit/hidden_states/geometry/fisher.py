@@ -12,18 +12,18 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from tacit._ground.checks import Array, RandomSource, boolean, choice, generator, integer
+from tacit._ground.checks import Array, RandomSource, generator
 from tacit._ground.frozen import frozen
+from tacit.hidden_states.geometry.methods import FISHER, FisherFit
 from tacit.models.continuation import Continuation, batch_rows
 from tacit.models.language import TOKENS_PER_BATCH, LanguageModel
 from tacit.models.next_states import single_tokens
 
-LABEL_SOURCES = ("true", "model-sampled", "model-exact", "top-k")
 JACOBIAN_ENTRIES = 2**25
 
 
 @dataclass(frozen=True, eq=False)
-class Fisher:
+class FisherInformation:
     """``F = (1/n) Σ_x E_y[∇_h log p(y|h) ∇_h log p(y|h)ᵀ]`` at one layer, over n prompts.
 
     Attributes:
@@ -57,16 +57,11 @@ def fisher_information(
     model: LanguageModel,
     layer: int,
     prefixes: ArrayLike,
+    how: FisherFit = FISHER,
     *,
-    diagonal: bool = False,
-    label_source: str = "model-sampled",
-    next_tokens: ArrayLike | None = None,
-    draws: int = 1,
-    top: int = 32,
-    batch_size: int | None = None,
     run: Continuation | None = None,
     rng: RandomSource = None,
-) -> Fisher:
+) -> FisherInformation:
     """Measure the Fisher information of the last position's state through the upper layers.
 
     ``½ ΔᵀFΔ`` is the mean KL divergence, to second order, that a change Δ of the state causes
@@ -85,12 +80,7 @@ def fisher_information(
         model: the language model.
         layer: 1 … L, or 0 for the embeddings.
         prefixes: tokens, (n, T), n >= 2.
-        diagonal: keep the d numbers of the diagonal of F alone.
-        label_source: see above.
-        next_tokens: (n,), for ``label_source="true"`` alone.
-        draws: labels drawn a prompt.
-        top: k >= 1, V − 1 where it is more.
-        batch_size: prompts run at a time.
+        how: where the labels come from, and what of F is kept.
         run: these prompts run before, ``model.continuation(prefixes, layer)``; run now when None.
         rng: source of the drawn labels.
 
@@ -111,11 +101,9 @@ def fisher_information(
     Source: hidden-state, Eq. 1 and App. B.2.
     """
     tokens, level = several_prompts(model, prefixes), model.check_layer(layer)
-    boolean("diagonal", diagonal)
-    kind = choice("label_source", label_source, LABEL_SOURCES)
-    times = integer("draws", draws, minimum=1)
-    kept = min(integer("top", top, minimum=1), model.vocabulary - 1)
-    followers = _followers(next_tokens, kind, model, len(tokens))
+    kind, times = how.label_source, how.draws
+    kept = min(how.top, model.vocabulary - 1)
+    followers = _followers(how.next_tokens, kind, model, len(tokens))
     source = torch.Generator().manual_seed(int(generator(rng).integers(2**63)))
     streams: dict[str, Callable[[Continuation, Tensor, slice], Iterator[Tensor]]] = {
         "true": lambda run, leaves, rows: _of_labels(run, leaves, followers[rows, None]),
@@ -123,14 +111,14 @@ def fisher_information(
         "model-exact": _exact,
         "top-k": lambda run, leaves, _: _of_classes(run, leaves, kept),
     }
-    size = batch_rows(batch_size, max(1, TOKENS_PER_BATCH // tokens.shape[1]))
+    size = batch_rows(how.batch_size, max(1, TOKENS_PER_BATCH // tokens.shape[1]))
     if kind == "model-exact":
         size = max(1, min(size, JACOBIAN_ENTRIES // model.width**2))
     if run is not None and (len(run), run.layer) != (len(tokens), level):
         raise ValueError(
             f"run: expected {len(tokens)} prompts at layer {level}, got {len(run)} at {run.layer}"
         )
-    sums = _HalfSums(model.width, not diagonal)
+    sums = _HalfSums(model.width, not how.diagonal)
     states: list[Array] = []
     for start in range(0, len(tokens), size):
         rows = slice(start, start + size)
@@ -141,7 +129,7 @@ def fisher_information(
                 sums.add(part, start)
         states.append(upper.clean_states.double().cpu().numpy())
     exact_terms = {"true": 1, "model-sampled": times, "top-k": kept + 1}
-    return Fisher(
+    return FisherInformation(
         matrix=frozen(sums.mean(len(tokens))),
         halves=sums.halves(len(tokens)),
         states=frozen(np.concatenate(states)),

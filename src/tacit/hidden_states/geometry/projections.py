@@ -23,7 +23,13 @@ from tacit._ground.checks import (
 from tacit._ground.reprs import short_repr
 from tacit.hidden_states.geometry.estimation import Geometry
 from tacit.hidden_states.geometry.fisher import several_prompts
-from tacit.hidden_states.geometry.utility import Outcomes, Utility, compare, outcomes, summarise
+from tacit.hidden_states.geometry.utility import (
+    Outcomes,
+    PredictionChange,
+    compare,
+    outcomes,
+    summarise,
+)
 from tacit.models.continuation import Continuation, batch_rows
 from tacit.models.language import TOKENS_PER_BATCH, LanguageModel
 
@@ -49,7 +55,7 @@ class Projection:
 
     protocol: str
     projector: str
-    utility: Utility
+    utility: PredictionChange
 
 
 @short_repr
@@ -67,7 +73,7 @@ class Projections:
     rank: int
     rows: tuple[Projection, ...]
 
-    def utility(self, protocol: str, projector: str) -> Utility:
+    def utility(self, protocol: str, projector: str) -> PredictionChange:
         """Return one row's utility."""
         for row in self.rows:
             if (row.protocol, row.projector) == (protocol, projector):
@@ -162,8 +168,8 @@ class Transplant:
 
     component: str
     mix: float
-    to_own: Utility
-    to_donor: Utility
+    to_own: PredictionChange
+    to_donor: PredictionChange
 
 
 def transplantation(

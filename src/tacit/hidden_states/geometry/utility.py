@@ -48,7 +48,7 @@ class Outcomes:
 
 
 @dataclass(frozen=True)
-class Utility:
+class PredictionChange:
     """What a change does to predictions: divergences from the clean ones, tokens that stay.
 
     Attributes:
@@ -93,7 +93,7 @@ class Utility:
 
 def compare(
     clean: Tensor, changed: Tensor, *, predicted: float | None = None, confidence: float = 0.95
-) -> Utility:
+) -> PredictionChange:
     """Compare clean and changed logits of the same prompts.
 
     Args:
@@ -159,13 +159,13 @@ def _numbers(values: Tensor) -> Array:
 
 def summarise(
     found: Outcomes, *, predicted: float | None = None, confidence: float = 0.95
-) -> Utility:
+) -> PredictionChange:
     """Summarise what ``outcomes`` returned, of one batch or of several put together."""
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     count, same = len(found), int(found.kept.sum())
     half = math.log(2.0)
     low, high = _mean_interval(found.jensen_shannon / half, level)
-    return Utility(
+    return PredictionChange(
         count=count,
         kl=float(found.kl.mean()),
         kl_error=float(found.kl.std(ddof=1)) / math.sqrt(count) if count > 1 else math.inf,
@@ -196,7 +196,7 @@ def measure_utility(
     predicted: float | None = None,
     confidence: float = 0.95,
     batch_size: int | None = None,
-) -> Utility:
+) -> PredictionChange:
     """Measure what other states at the last position do, the earlier positions clean.
 
     Args:

@@ -15,7 +15,7 @@ from tacit._ground.values import Share, value
 from tacit.accounting import renyi_over_adjacency
 from tacit.design import Design
 from tacit.guarantees import RenyiDP
-from tacit.hidden_states.geometry.utility import Utility, measure_utility
+from tacit.hidden_states.geometry.utility import PredictionChange, measure_utility
 from tacit.hidden_states.noise.release import (
     ASSUMPTIONS,
     KIND,
@@ -234,7 +234,7 @@ class PreparedStates(Prepared[StateRows]):
             use=() if measured is None else _use(measured),
         )
 
-    def _measured(self, consumer: Consumer, noisy: Any) -> Utility:
+    def _measured(self, consumer: Consumer, noisy: Any) -> PredictionChange:
         import torch
 
         run = consumer.continuation
@@ -284,7 +284,7 @@ def release(
     return prepared.draw(ledger=ledger, secret=secret, no_budget=no_budget)
 
 
-def _use(measured: Utility) -> tuple[Use, ...]:
+def _use(measured: PredictionChange) -> tuple[Use, ...]:
     low, high = measured.agreement_interval
     kept = Interval(value=measured.agreement, low=low, high=high, confidence=measured.confidence)
     return (Use(name="agreement", unit="share", better="higher", measured=kept),)

@@ -324,7 +324,9 @@ def designs_at_budget(
         >>> from tacit.models import load
         >>> sizes = {"vocab_size": 50, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 8}
         >>> model = load(GPT2LMHeadModel(GPT2Config(**sizes)))
-        >>> found = measure_geometry(model, 1, torch.arange(48).reshape(8, 6), rank=4, rng=0)
+        >>> from tacit.hidden_states import GeometryFit
+        >>> prompts = torch.arange(48).reshape(8, 6)
+        >>> found = measure_geometry(model, 1, prompts, GeometryFit(rank=4), rng=0)
         >>> designs = designs_at_budget(found, kl_budget=0.1)
         >>> len(designs), {round(design.cost, 9) for design in designs.values()}
         (10, {0.1})

@@ -57,11 +57,13 @@ class Backbone:
         """
         parts = self.prepare(data)
         count = len(parts[0])
+        # pictures and vectors in batches
         if self.modality != "text":
             for start in range(0, count, size):
                 rows = torch.arange(start, min(start + size, count))
                 yield rows, tuple(part[start : start + size] for part in parts)
             return
+        # the mask says how long each text is
         for row, length in enumerate(parts[1].sum(dim=1).tolist()):
             yield torch.tensor([row]), tuple(part[[row], :length] for part in parts)
 
@@ -75,6 +77,7 @@ class Backbone:
             found = [(rows, self.features(*batch).float()) for rows, batch in self.batches(data)]
         places = torch.cat([rows for rows, _ in found])
         held = torch.cat([held for _, held in found])[torch.argsort(places)]
+        # the number of the record is public, what it holds is not
         finite = held.isfinite().all(dim=1)
         if not finite.all():
             row = int(finite.logical_not().nonzero()[0])
@@ -92,6 +95,7 @@ def frozen(module: nn.Module) -> nn.Module:
 def digest_of(module: nn.Module, form: Any) -> str:
     """Return the SHA-256 of a form and of the names, shapes and values of all weights."""
     found = hashlib.sha256(dumps(form, sort_keys=True).encode())
+    # names and bytes in one order: the digest is of the values, not of the file they came in
     for name, held in sorted(module.state_dict().items()):
         value = held.detach().cpu().contiguous()
         found.update(f"{name}:{value.dtype}:{tuple(value.shape)};".encode())
@@ -143,6 +147,7 @@ def last_layers(module: nn.Module, run: Callable[[], Tensor], count: int = 3) ->
 
     names = {name: held for name, held in module.named_modules() if is_matrix(held)}
     with WatchedLayers(names) as watched:
+        # any function of the output whose gradient reaches every layer that is used
         watched.differentiate(run().square().sum())
     used = watched.used()
     if not used:

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit._ground.checks import array, boolean, generator, in_interval, integer, positive
+from tacit._ground.checks import array, generator, in_interval, integer, positive
 from tacit._ground.frozen import read_only
 from tacit._ground.random import released_normal
 from tacit._ground.reprs import short_repr, shown
+from tacit._ground.values import value
 from tacit.accounting import PrivacyProfile, gaussian, sketch_within
 from tacit.covariance.publication import publish_sum
 from tacit.guarantees import ApproximateDP, Guarantee, SuccessBound
@@ -24,6 +25,7 @@ from tacit.specifications.intrinsic.stability import (
     ratio_under_floor,
     replacement_difference,
 )
+from tacit.specifications.methods import Size
 from tacit.specifications.release import ADJACENCY
 
 ASSUMPTIONS = (
@@ -64,6 +66,30 @@ REFUSALS = {
 }
 
 
+@value
+class CountedTogether:
+    """Which releases of the same records count together, and what shares their matrix.
+
+    Args:
+        releases: J of the same records.
+        shared_factor: whether other factors have the same columns of A beside H: the J of these
+            records, whose H stand above each other, so that Δ grows by √J, and any of other
+            records, which may be known and tell of A. The floor's columns are each one's own.
+        record_rank: q, largest rank of the difference of two records' coordinates; k when None.
+
+    Example:
+        >>> CountedTogether(releases=2)
+        CountedTogether(releases=2)
+    """
+
+    releases: Size = 1
+    shared_factor: bool = False
+    record_rank: Size | None = None
+
+
+ALONE = CountedTogether()
+
+
 @short_repr
 @dataclass(frozen=True, kw_only=True)
 class IntrinsicCertificate:
@@ -92,11 +118,8 @@ def certify(
     clip: float,
     floor: float,
     delta: float,
-    releases: int = 1,
-    shared_factor: bool = False,
-    record_rank: int | None = None,
-    stability: Any = None,
-    violated: str | None = None,
+    together: CountedTogether = ALONE,
+    violated: str | MeasuredStability | None = None,
 ) -> IntrinsicCertificate:
     """Certify ``B = [H, √λ I] Aᵀ`` with A secret, H the mean of n clipped coordinates.
 
@@ -118,15 +141,10 @@ def certify(
         clip: C, Frobenius norm of a record's coordinates, all layers joined.
         floor: λ > 0.
         delta: δ in (0, 1) at which ε is told.
-        releases: J of the same records that count together.
-        shared_factor: whether other factors have the same columns of A beside H: the J of these
-            records, whose H stand above each other, so that Δ grows by √J, and any of other
-            records, which may be known and tell of A. The floor's columns are each one's own.
-        record_rank: q, largest rank of the difference of two records' coordinates; k when None.
-        stability: nothing; a ``MeasuredStability`` is refused.
+        together: the releases that count together, and what shares their matrix.
         violated: a condition that does not hold: ``"A"``, ``"BA"``, ``"iterated"``,
-            ``"floor"``, ``"submitter"`` or ``"own model"``. There is no certificate then; the
-            error says why.
+            ``"floor"``, ``"submitter"`` or ``"own model"``; or a ``MeasuredStability`` in the place
+            of a floor. There is no certificate then; the error says why.
 
     Returns:
         The ``IntrinsicCertificate``.
@@ -141,12 +159,16 @@ def certify(
 
     Source: pave, Theorem 3.5, Lemmas 7.8, 7.9, 7.12 and 7.13, corrected.
     """
-    _refuse(stability, violated, floor)
+    _refuse(violated, floor)
+    if not isinstance(together, CountedTogether):
+        raise ValueError(f"together: expected CountedTogether, got {shown(together)}")
     total = _total(dims)
-    columns, count = integer("rank", rank, minimum=1), integer("releases", releases, minimum=1)
+    columns, count = integer("rank", rank, minimum=1), together.releases
     limit = in_interval("delta", delta, 0.0, 1.0, open_low=True, open_high=True)
-    shared = boolean("shared_factor", shared_factor)
+    shared = together.shared_factor
+    # Δ = 2C/n of one release
     single = replacement_difference(positive("clip", clip), records)
+    # H of J releases above each other differ by √J Δ in the Frobenius norm
     difference = single * math.sqrt(count) if shared else single
     level = positive("floor", floor)
     if difference > MOST_SHARE * math.sqrt(level):
@@ -154,13 +176,16 @@ def certify(
             f"floor: expected √λ of at least {difference / MOST_SHARE:.3g}, a thousandth of what "
             f"one record moves, below which nothing is hidden, got λ = {level:g}"
         )
+    # ρ = e^{2 arsinh(Δ/(2√λ))}: ratios of neighbours' covariances are in [1/ρ, ρ], rounded up
     ratio = ratio_under_floor(floor=level, difference=difference)
-    wide = total if record_rank is None else integer("record_rank", record_rank, minimum=1)
+    wide = total if together.record_rank is None else together.record_rank
     # the rows of other factors under the same matrix stand beside: E changes 2 rank(E) ratios
     moved = count * (2 * min(total, wide) if shared else min(total, 2 * wide))
+    # the floor √λ I times A's own columns is noise N(0, λ/r)
     std = math.sqrt(level / columns)
-    together = single * math.sqrt(count)
-    profile, guarantees = _certified(columns, moved, ratio, together, std, limit)
+    # with A shown all releases are Gaussian mechanisms, whose squares add
+    composed = single * math.sqrt(count)
+    profile, guarantees = _certified(columns, moved, ratio, composed, std, limit)
     return IntrinsicCertificate(
         guarantees=guarantees,
         difference=difference,
@@ -179,7 +204,7 @@ class CompactFactor:
     Attributes:
         factor: (k, r) B.
         certificate: of this release, others under ``secret`` beside it being of other records; of J
-            that share records too, call ``certify`` with ``releases=J`` and ``shared_factor=True``.
+            that share records too, call ``certify`` with them as ``CountedTogether``.
         reproducible: whether a seed fixed A or the floor, which voids the certificate.
         identifier: of the matrix that it shares with others, None where A is its own.
     """
@@ -232,14 +257,17 @@ def compact_factor(
         raise ValueError(f"secret: expected a SecretFactor or None, got {shown(secret)}")
     certificate = certify(
         rows.shape[1], rank=rank, records=len(rows), clip=clip, floor=floor, delta=delta,
-        shared_factor=secret is not None,
+        together=CountedTogether(shared_factor=secret is not None),
     )  # fmt: skip
     most, level = positive("clip", clip), positive("floor", floor)
+    # ‖H_i‖ in the Frobenius norm, all columns joined
     lengths = np.sqrt((rows**2).sum(axis=(1, 2)))
     shares = np.minimum(1.0, most * (1.0 - 1e-12) / np.maximum(lengths, 1e-300))
+    # H: the mean of clipped rows, over a public n
     mean = (rows * shares[:, None, None]).mean(axis=0)
     source = None if rng is None else generator(rng)
     held = SecretFactor(rank, rows.shape[2], rng=source) if secret is None else secret
+    # the floor's own columns, drawn afresh for every release
     deviation = math.sqrt(level / rank)
     noise = deviation * released_normal((len(mean), rank), source)
     return CompactFactor(
@@ -294,6 +322,7 @@ def _certified(
     rank: int, dim: int, ratio: float, difference: float, std: float, delta: float
 ) -> tuple[PrivacyProfile, tuple[Guarantee, ...]]:
     """Certify once what a dock asks for at every submission."""
+    # A hidden: the whole profile of the worst pair with so many ratios in [1/ρ, ρ], rounded up
     profile = sketch_within(rank=rank, dim=dim, lowest=1.0 / ratio, highest=ratio)
     return profile, _guarantees(profile, gaussian(difference, std), delta)
 
@@ -310,14 +339,12 @@ def _total(dims: Any) -> int:
     return total
 
 
-def _refuse(stability: Any, violated: str | None, floor: Any) -> None:
-    if isinstance(stability, MeasuredStability):
+def _refuse(violated: Any, floor: Any) -> None:
+    if isinstance(violated, MeasuredStability):
         raise ValueError(
-            f"stability: expected none, got γ = {stability.gamma:.3g} measured on one data set: "
+            f"violated: expected a floor, got γ = {violated.gamma:.3g} measured on one data set: "
             "it is evidence about that one, and no γ < 1 holds for all without a floor"
         )
-    if stability is not None:
-        raise ValueError(f"stability: expected None, got {shown(stability)}")
     if violated is not None:
         if not isinstance(violated, str) or violated not in REFUSALS:
             raise ValueError(
@@ -334,6 +361,7 @@ def _refuse(stability: Any, violated: str | None, floor: Any) -> None:
 def _guarantees(
     profile: PrivacyProfile, shown_factor: PrivacyProfile, delta: float
 ) -> tuple[Guarantee, ...]:
+    # two bounds on one success, and the smaller is told
     hidden, known = profile.success(), shown_factor.success()
     rest: dict[str, Any] = {"assumptions": ASSUMPTIONS, "source": SOURCE}
     return (

@@ -115,6 +115,7 @@ def materials(folder: Path | None) -> Iterator[Material]:
 
 def cut(data_set: DataSet, classes: tuple[int, ...], transform: str) -> Material:
     """Return the task that tells some classes of a data set apart, seen through a transform."""
+    # as many records of every class, those of a user first, so that none is in both
     few = EXAMPLES // len(classes)
     smallest = min(int((data_set.classes == number).sum()) for number in classes)
     share = min(MOST[data_set.modality] // len(classes), smallest - few)
@@ -258,6 +259,7 @@ def _shuffled(
     inputs: Any,
     classes: NDArray[np.integer],
 ) -> DataSet:
+    # one public order, the same on every machine
     order = np.random.default_rng(0).permutation(len(classes))
     shuffled = [inputs[row] for row in order] if isinstance(inputs, list) else inputs[order]
     return DataSet(

@@ -72,6 +72,7 @@ def seed_learnwares(folder: str | os.PathLike[str] | None = None) -> Iterator[Se
         ValueError: the folder is none, or scikit-learn is missing.
     """
     for material in materials(_folder(folder)):
+        # a real model of the developer's own records
         network = trained(material)
         made = _describe("model", material, ReplacedRecord(epsilon=EPSILON))
         specification = made.details.specification

@@ -24,7 +24,7 @@ MOST_ROWS = 2**26
 # Cells into which the conditions of counts that share columns may split the rows.
 MOST_PATTERNS = 4096
 # Squares of what rows add, as noise has them, stay within double precision.
-LARGEST_WIDTH = 1e100
+SMALLEST_WIDTH, LARGEST_WIDTH = 1e-100, 1e100
 
 Law: TypeAlias = tuple[npt.NDArray[np.intp], Covariance]
 
@@ -164,11 +164,12 @@ def contributions(
             # a square lies in [0, w]: from its middle it is half as far
             offsets[place], counts[place] = 0.5 * width, base
             width = 0.5 * width
-        if width > LARGEST_WIDTH:
+        if not SMALLEST_WIDTH <= width <= LARGEST_WIDTH:
             named = " and ".join(sorted({columns[column] for column in one.factors}))
             raise ValueError(
-                f"bounds: expected those within which no row adds more than {LARGEST_WIDTH:g}, got "
-                f"wider ones of {named}: choose other units"
+                "bounds: expected those within which a row adds at most something between "
+                f"{SMALLEST_WIDTH:g} and {LARGEST_WIDTH:g}, got others of {named}: choose other "
+                "units"
             )
         # products were rounded to nearest: up, by more than they lost
         widths[place] = width * (1.0 + 2.0**-50)

@@ -76,7 +76,7 @@ class TablePlan:
 
     def attack(self, trials: int, source: np.random.Generator) -> MembershipAttack | None:
         """Run the attacker who knows every other row, on the rows that add most."""
-        if not self.noise.parts:
+        if not self.noise.parts or not len(self.values.integers):
             return None
         values = self.values.values
         # rows in units of the noise: the longest are told best from their absence
@@ -113,6 +113,8 @@ def table_plan(
     if len(rows) > MOST_ROWS:
         raise ValueError(f"pool: expected at most {MOST_ROWS} rows, got {len(rows)}")
     counted = adjacency is Adjacency.REPLACE
+    if counted and not len(rows):
+        raise ValueError("pool: expected at least 1 row, as one of them is replaced, got 0")
     size = len(rows) if counted else NOMINAL_ROWS
     # what rows at random add, less their offsets as the noise has them
     shifted = added.values(_nominal_rows(added)).values

@@ -146,5 +146,5 @@ KEEPING = Keeping(
     counts=counts,
     session="tacit.statistics.bounded.session:TableQuestions",
     looks=False,
-    fewest=1,
+    fewest=0,
 )

@@ -4,6 +4,7 @@ from .counts import Count as Count
 from .counts import CumulativeCounts as CumulativeCounts
 from .counts import GroupBy as GroupBy
 from .counts import Histogram as Histogram
+from .counts import Median as Median
 from .counts import Quantiles as Quantiles
 from .counts import TwoWayTable as TwoWayTable
 from .fitted import Centroids as Centroids

@@ -29,6 +29,8 @@ from tacit.statistics.queries.sums import Condition, Term, Totals, at_most, equa
 GRID_POINTS = 64
 # So many values of the pool are all thresholds.
 MOST_THRESHOLDS = 32
+# Squares of what lies between two of them stay within double precision.
+LARGEST_POINT = 1e100
 # Share of a count that its rounding may hide: counts are whole, levels are not.
 HAIR = 1e-9
 # Share by which a product of a level and a number of rows may be rounded up.
@@ -239,10 +241,9 @@ class CumulativeCounts(Statistic):
 class Quantiles(Statistic):
     """Column quantiles: the least value that at least qN of N rows do not exceed.
 
-    As NumPy's ``quantile(..., method="inverted_cdf")``; the median is that of ½. From noisy sums
-    it is read off cumulative counts on a grid: the first threshold whose share reaches q. The
-    interval beside it holds the step of the grid, and where two rows share the middle their mean,
-    NumPy's ``median``, too.
+    As NumPy's ``quantile(..., method="inverted_cdf")``. From noisy sums it is read off cumulative
+    counts on a grid: the first threshold whose share reaches q. The interval beside it holds the
+    step of the grid.
 
     Attributes:
         levels: in [0, 1].
@@ -268,11 +269,19 @@ class Quantiles(Statistic):
             raise ValueError(f"query: expected quantile levels in [0, 1], got {list(self.levels)}")
         places = columns.positions(self.columns)
         grids = tuple(self._grid(columns, place, levels) for place in places)
+        for grid in grids:
+            width = grid[-1] - grid[0]
+            if not max(map(abs, grid)) <= LARGEST_POINT or 0.0 < width < 1.0 / LARGEST_POINT:
+                raise ValueError(
+                    f"query: expected quantiles of numbers within ±{LARGEST_POINT:g} that lie "
+                    f"{1.0 / LARGEST_POINT:g} apart, got others: choose other units"
+                )
         labels = tuple(columns.names[place] for place in places)
         steps = tuple(
             _steps(columns, place, grid) for place, grid in zip(places, grids, strict=True)
         )
-        return BoundQuantiles(places, labels, tuple(levels.tolist()), grids, steps)
+        blind = columns.rows is None
+        return BoundQuantiles(places, labels, tuple(levels.tolist()), grids, steps, blind=blind)
 
     def _grid(self, columns: Columns, place: int, levels: Array) -> tuple[float, ...]:
         name = columns.names[place]
@@ -293,6 +302,36 @@ class Quantiles(Statistic):
 
 
 @dataclass(frozen=True)
+class Median(Statistic):
+    """Column medians, as NumPy's: of an even number of rows the mean of the two in the middle.
+
+    From noisy sums it is read off counts as the quantile of ½ is; the interval beside it holds both
+    rows in the middle, and so their mean.
+
+    Attributes:
+        columns: names; all when None.
+        grid: thresholds, as for ``Quantiles``.
+
+    Example:
+        >>> Median().bind(Columns(("age",), bounds={0: (0.0, 99.0)})).names()
+        ('median[age]',)
+    """
+
+    word: ClassVar[str] = "median"
+
+    columns: tuple[str, ...] | None = None
+    grid: Mapping[str, tuple[float, ...]] | None = None
+
+    def bind(self, columns: Columns) -> BoundQuantiles:
+        """Return the medians of the table's columns.
+
+        Raises:
+            ValueError: no such column, or a grid that does not increase.
+        """
+        return replace(Quantiles((0.5,), self.columns, self.grid).bind(columns), median=True)
+
+
+@dataclass(frozen=True)
 class BoundQuantiles(SumStatistic):
     """Quantiles of some columns, from noisy sums by counts on grids.
 
@@ -305,6 +344,8 @@ class BoundQuantiles(SumStatistic):
             and the largest of all.
         suffix: what stands behind every name.
         conditions: which rows count.
+        median: whether it is the median, that of ½ being another where two rows are in the middle.
+        blind: whether the steps end at declared bounds, and not at what rows hold.
     """
 
     columns: tuple[int, ...]
@@ -314,6 +355,15 @@ class BoundQuantiles(SumStatistic):
     steps: tuple[tuple[float, ...], ...]
     suffix: str = ""
     conditions: tuple[Condition, ...] = ()
+    median: bool = False
+    blind: bool = False
+
+    def limits(self, bounds: Bounds | None) -> Array:
+        """Return the (lowest, highest) that each quantile can be, (d, 2): the declared bounds."""
+        if not self.blind:
+            return super().limits(bounds)
+        ends = [(steps[0], steps[-1]) for steps in self.steps]
+        return np.repeat(np.array(ends), len(self.levels), axis=0)
 
     def terms(self) -> tuple[Term, ...]:
         """Return the count and the counts up to every threshold."""
@@ -328,15 +378,16 @@ class BoundQuantiles(SumStatistic):
         )
 
     def names(self) -> tuple[str, ...]:
-        """Return ``q0.5[a]`` for each column and level."""
-        return tuple(
-            f"q{level:g}[{label}]{self.suffix}" for label in self.labels for level in self.levels
-        )
+        """Return ``q0.5[a]`` for each column and level, ``median[a]`` for a median."""
+        words = ["median"] if self.median else [f"q{text_of(level)}" for level in self.levels]
+        return tuple(f"{word}[{label}]{self.suffix}" for label in self.labels for word in words)
 
     def __call__(self, rows: Array) -> Array:
         """Return the quantiles of some rows themselves, (d,): their values, and not the grid's."""
         if self.conditions:
             return super().__call__(rows)
+        if self.median:
+            return np.asarray(np.median(rows[:, self.columns], axis=0))
         ordered = np.sort(rows[:, self.columns], axis=0)
         # ⌈qN⌉-th smallest; a product such as .3 · 10 is whole up to a hair
         places = np.ceil(np.multiply(self.levels, len(rows)) * (1.0 - LEVEL_HAIR)).astype(int) - 1

@@ -13,6 +13,7 @@ from tacit.statistics.queries.counts import (
     CumulativeCounts,
     GroupBy,
     Histogram,
+    Median,
     Quantiles,
     TwoWayTable,
 )
@@ -72,6 +73,7 @@ PLAIN: dict[str, type[Statistic]] = {
     kind.word: kind
     for kind in (
         Count,
+        Median,
         Sum,
         Mean,
         SecondMoments,
@@ -163,6 +165,9 @@ def bind_query(query: Any, columns: Columns, target: str | None = None) -> Query
 def columns_read(query: Any, target: str | None = None) -> tuple[str, ...] | None:
     """Return the columns that a query names; None where it reads all that there are.
 
+    Raises:
+        ValueError: a text that is no query.
+
     Example:
         >>> columns_read("count"), columns_read("histogram:age:0,30+count by city")
         ((), ('age', 'city'))
@@ -171,11 +176,9 @@ def columns_read(query: Any, target: str | None = None) -> tuple[str, ...] | Non
     """
     if isinstance(query, Query) and not isinstance(query, SumQuery):
         query = query.function
-    try:
-        found = _from_text(query, target) if isinstance(query, str) else query
-    except ValueError:
-        # refused when it is prepared
+    if isinstance(query, str) and _is_import(query):
         return None
+    found = _from_text(query, target) if isinstance(query, str) else query
     statistics = found if isinstance(found, (list, tuple)) else [found]
     names: list[str] = []
     for one in statistics:
@@ -220,7 +223,7 @@ def _part(piece: str, text: str, target: str | None) -> Statistic:
         return GroupBy(statistic, column, _numbers(edges) if edges else None)
     name, _, rest = piece.partition(":")
     name = _word(name)
-    if name in PLAIN or name in ("least-squares", "logistic", "median"):
+    if name in PLAIN or name in ("least-squares", "logistic"):
         if rest:
             raise ValueError(f"query: {name} takes no parameter, got {rest!r}")
         return PLAIN[name]() if name in PLAIN else _of_columns(name, target)
@@ -258,8 +261,6 @@ def _unknown_query(text: str) -> ValueError:
 
 
 def _of_columns(name: str, target: str | None) -> Statistic:
-    if name == "median":
-        return Quantiles((0.5,))
     if name == "least-squares":
         return LeastSquares(target)
     # read where it is asked for, and scipy's optimisers with it

@@ -98,10 +98,13 @@ def sampling_errors(
     """
     # ψ = J (φ − mean φ), row by row; its second moments by groups, and its fourth for the kurtosis
     members, numbers = pairing.members, len(frame.jacobian)
-    mean = frame.jacobian @ (values.total(members.ravel()) / members.size)
+    # in powers of two near the spread of each number: fourth powers stay within double precision
+    unit = np.ldexp(1.0, np.where(frame.spread > 0.0, np.frexp(frame.spread)[1], 0))
+    jacobian = frame.jacobian / unit[:, None]
+    mean = jacobian @ (values.total(members.ravel()) / members.size)
     coins, squares, fourths = np.zeros((3, numbers))
     for start in range(0, len(members), GROUPS_TOGETHER):
-        gaps = values.times(frame.jacobian.T, members[start : start + GROUPS_TOGETHER]) - mean
+        gaps = values.times(jacobian.T, members[start : start + GROUPS_TOGETHER]) - mean
         # Σ_g Var_g ψ: one row of each group is drawn, and groups are independent
         coins += gaps.var(axis=1).sum(axis=0)
         gaps *= gaps
@@ -111,7 +114,7 @@ def sampling_errors(
     # Var ψ of the pool, with N − 1; the sum over P rows drawn varies by P²/N of it
     pool = squares / (members.size - 1)
     # P²/N = P/k for N = k P rows in groups
-    found = np.sqrt(coins + len(members) / pairing.group_size * pool)
+    found = unit * np.sqrt(coins + len(members) / pairing.group_size * pool)
     if not query.linear:
         simulated = _resample(query, pairing, values, frame, centres)
         found = np.where(query.linear_numbers, found, simulated)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
+from numbers import Integral, Real
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -23,11 +26,17 @@ Bits = npt.NDArray[np.uint64]
 
 NUMBER = r"(?i)^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity)$"
 INTEGER = re.compile(r"[+-]?[0-9]+\Z")
+PLAIN_NUMBER = re.compile(NUMBER)
+# What is tried as a date or a time of day; weeks and bare digits are none.
+DATED, CLOCK = re.compile(r"\d{4}-\d\d-\d\d"), re.compile(r"\d\d:\d\d")
 # Spellings of "nothing" in columns of numbers.
 ABSENT = r"(?i)\A(na|n/a|#n/a|nan|null)?\z"
 # Words in files, numbers in frames and databases.
 TRUTH = {"true": 1.0, "false": 0.0}
 ABSENT_BITS = np.uint64(2**64 - 1)
+LARGEST_SHORT = float(np.finfo(np.float32).max)
+# Integers from here on are infinite as doubles.
+OVERFLOW = 2**1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +60,13 @@ class CellBlock:
 
         Those of its number, or the first ones of the SHA-256 of its text.
         """
-        bits: Bits = (self.numbers + 0.0).view(np.uint64)
+        numbers = self.numbers
+        if _is_short(self.column.type):
+            # single precision by the shortest text that stands for it, as a CSV file has it
+            there, numbers = ~self.absent, numbers.copy()
+            texts = texts_of(self.column.filter(flags(there)))
+            numbers[there] = doubles(texts.cast(pa.float64()))
+        bits: Bits = (numbers + 0.0).view(np.uint64)
         odd = np.isnan(self.numbers) & ~self.absent
         if odd.any():
             coded = texts_of(self.column).filter(flags(odd)).dictionary_encode()
@@ -60,19 +75,30 @@ class CellBlock:
         return bits
 
 
-def column_cells(column: Any, decimal: str) -> CellBlock:
-    """Return what an Arrow column holds, text or typed; ``decimal`` is the mark of its texts."""
+def column_cells(column: Any, decimal: str, *, typed: bool = False) -> CellBlock:
+    """Return what an Arrow column holds, each cell read by itself.
+
+    What a cell is read as does not depend on the type that the others gave its column: a number, a
+    truth value and their texts are one where columns have types.
+
+    Args:
+        column: texts, or of any type.
+        decimal: the mark in the numbers of texts.
+        typed: whether its source has types: its texts may then be numbers and truth values that a
+            text among them turned into texts.
+    """
     kind = column.type
     if pa.types.is_dictionary(kind):
         words = column.dictionary
         if pa.types.is_string_view(words.type):
             # as polars has them; nothing takes from these by index
             words = pa.array(words.to_pylist(), pa.large_string())
-        return column_cells(pc.take(words, column.indices), decimal)
+        return column_cells(pc.take(words, column.indices), decimal, typed=typed)
     if pa.types.is_boolean(kind):
         return _cells_of_type(column, doubles(column.cast(pa.int8()).cast(pa.float64())))
-    if pa.types.is_float64(kind):
-        return _cells_of_type(column, doubles(column))
+    if pa.types.is_floating(kind):
+        # exact: a missing value or one of more digits beside them makes doubles of these
+        return _cells_of_type(column, doubles(column.cast(pa.float64())))
     if pa.types.is_integer(kind):
         numbers = doubles(column.cast(pa.float64(), safe=False))
         if kind.bit_width < 64:
@@ -81,9 +107,8 @@ def column_cells(column: Any, decimal: str) -> CellBlock:
         if pa.types.is_signed_integer(kind):
             far = pc.or_(far, pc.less(column, pa.scalar(-LARGEST_EXACT, kind)))
         return _cells_of_type(column, numbers, mask(far))
-    # Single precision and decimals are the shortest text that stands for them, as in a CSV file.
-    typed = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    return _text_cells(column, "." if typed else decimal)
+    # decimals are the nearest double of their text, as in a CSV file
+    return _text_cells(column, "." if pa.types.is_decimal(kind) else decimal, typed)
 
 
 def is_text(kind: Any) -> bool:
@@ -103,15 +128,94 @@ def odd_kind(kind: Any) -> str | None:
 
 def texts_of(column: Any) -> Any:
     """Return the cells as texts without blanks around, "" where there is none."""
-    try:
+    kind = column.type
+    if is_text(kind) or any(holds(kind) for holds in CAST):
         texts = column.cast(pa.large_string())
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        # lists, bytes: no text of their own, and Python's is as good as any to tell them apart
-        cells = [None if cell is None else str(cell) for cell in column.to_pylist()]
-        texts = pa.array(cells, pa.large_string())
+    else:
+        # bytes, lists, durations: cell by cell, so that none decides what another is read as
+        texts = pa.array(list(map(spell, column.to_pylist())), pa.large_string())
     if texts.null_count:
         texts = pc.fill_null(texts, "")
     return pc.utf8_trim_whitespace(texts)
+
+
+def spell(cell: Any) -> str | None:
+    """Return the text of a Python value by itself, None for nothing: a whole number has no point.
+
+    Example:
+        >>> spell(2.0), spell(True), spell(b"ann"), spell(float("nan"))
+        ('2', 'true', 'ann', None)
+    """
+    if isinstance(cell, (complex, np.complexfloating)) and cell.imag == 0.0:
+        # one complex number makes complex ones of all beside it
+        cell = float(cell.real)
+    if cell is None or isinstance(cell, str):
+        # half a surrogate pair is no text
+        return None if cell is None else cell.encode("utf-8", "replace").decode()
+    if isinstance(cell, (bool, np.bool_)):
+        return str(bool(cell)).lower()
+    if isinstance(cell, Decimal):
+        return None if cell.is_nan() else str(cell)
+    if isinstance(cell, Integral):
+        whole = int(cell)
+        return str(whole) if abs(whole) < OVERFLOW else "inf" if whole > 0 else "-inf"
+    if isinstance(cell, Real):
+        number = float(cell)
+        if math.isnan(number):
+            return None
+        exact = number.is_integer() and abs(number) <= LARGEST_EXACT
+        return str(int(number)) if exact else repr(number)
+    if isinstance(cell, timedelta):
+        return timedelta.__str__(cell)
+    if isinstance(cell, bytes):
+        try:
+            return cell.decode()
+        except UnicodeDecodeError:
+            pass
+    return str(cell).encode("utf-8", "replace").decode()
+
+
+def value_of(text: str, decimal: str = ".") -> float | str | None:
+    """Return what a text stands for where columns have types, whatever made a text of it.
+
+    A number or a truth value as a number, a date or a time in one spelling, at UTC; other texts as
+    they are; None for nothing.
+
+    Example:
+        >>> value_of("2.00") == value_of("2"), value_of("True"), value_of("2020-01-01T00:00:00Z")
+        (True, 1.0, '2020-01-01T00:00:00')
+    """
+    spelled = plain_text(text)
+    number = spelled if "." in spelled or decimal == "." else spelled.replace(",", ".")
+    if PLAIN_NUMBER.match(number):
+        return float(number)
+    if spelled.lower() in ("", "nan"):
+        return None
+    try:
+        if DATED.match(spelled):
+            moment = datetime.fromisoformat(spelled)
+            # where times with a zone and without stand in one column, the latter are taken at UTC
+            aware = moment.tzinfo is not None
+            return (moment.astimezone(UTC) if aware else moment).replace(tzinfo=None).isoformat()
+        if CLOCK.match(spelled):
+            return time.fromisoformat(spelled).isoformat()
+    except (ValueError, OverflowError):
+        pass
+    return TRUTH.get(spelled.lower(), spelled)
+
+
+# Types whose cells Arrow turns into texts one by one, whatever the others are.
+CAST = (
+    pa.types.is_boolean,
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_decimal,
+    pa.types.is_timestamp,
+    pa.types.is_date,
+    pa.types.is_time,
+    pa.types.is_dictionary,
+    pa.types.is_null,
+)
 
 
 class RowBits:
@@ -152,12 +256,16 @@ class RowBits:
         return "sha256:" + whole.hexdigest()
 
 
+def _is_short(kind: Any) -> bool:
+    return bool(pa.types.is_float32(kind) or pa.types.is_float16(kind))
+
+
 def _cells_of_type(column: Any, numbers: Array, inexact: Mask | None = None) -> CellBlock:
     none = np.zeros(len(numbers), dtype=bool)
     return CellBlock(column, numbers, np.isnan(numbers), none if inexact is None else inexact)
 
 
-def _text_cells(column: Any, decimal: str) -> CellBlock:
+def _text_cells(column: Any, decimal: str, typed: bool) -> CellBlock:
     numbers = _all_numbers(column) if decimal == "." and is_text(column.type) else None
     if numbers is not None:
         none = np.zeros(len(numbers), dtype=bool)
@@ -169,6 +277,8 @@ def _text_cells(column: Any, decimal: str) -> CellBlock:
     plain = pc.match_substring_regex(texts, NUMBER)
     numbers = np.full(len(texts), np.nan)
     numbers[mask(plain)] = doubles(texts.filter(plain).cast(pa.float64()))
+    for word, number in TRUTH.items() if typed else ():
+        numbers[mask(pc.match_substring_regex(texts, rf"(?i)\A{word}\z"))] = number
     absent = mask(pc.match_substring_regex(texts, ABSENT))
     return CellBlock(column, numbers, absent, _inexact(texts, numbers))
 
@@ -237,8 +347,8 @@ class NumberCells:
     def add(self, cells: CellBlock) -> UnreadableCell | None:
         """Take some rows more; return the first cell that is no finite number."""
         if self._lenient:
-            readable = np.isfinite(cells.numbers) & ~cells.inexact
-            self._parts.append(np.where(readable, cells.numbers, np.nan))
+            # an integer beyond 2⁵³ as the nearest double, as any number beside it may make it one
+            self._parts.append(np.where(np.isfinite(cells.numbers), cells.numbers, np.nan))
             return None
         self._parts.append(cells.numbers)
         return min(
@@ -255,16 +365,31 @@ class NumberCells:
 
     def values(self) -> Array:
         """Return (n,), and let go of the parts."""
-        values, self._parts = np.concatenate(self._parts), []
+        values, self._parts = np.concatenate([np.empty(0), *self._parts]), []
         return values
 
 
 class CategoryCodes:
-    """A column of codes of a category, NaN where there is none; ``lenient``, at others too."""
+    """A column of codes of a category, NaN where there is none; ``lenient``, at others too.
 
-    def __init__(self, levels: Sequence[str] | None, *, lenient: bool = False) -> None:
+    Declared levels are found by the text of a cell; where columns have types, by what it stands
+    for, as one text in a column makes texts of all of its numbers.
+
+    Args:
+        levels: declared, or None for those that occur.
+        lenient: whether a cell that is none of the levels holds nothing.
+        by_value: the mark in the numbers of texts, where columns have types.
+    """
+
+    def __init__(
+        self, levels: Sequence[str] | None, *, lenient: bool = False, by_value: str | None = None
+    ) -> None:
         self._lenient, self._declared = lenient, levels is not None
         self._place = {level: place for place, level in enumerate(levels or ())}
+        self._values: dict[Any, int] | None = None
+        if levels is not None and by_value is not None:
+            self._decimal = by_value
+            self._values = level_places(levels, by_value)
         self._parts: list[Array] = []
 
     def add(self, cells: CellBlock) -> UnreadableCell | None:
@@ -274,8 +399,15 @@ class CategoryCodes:
         if not self._declared:
             for level in levels:
                 self._place.setdefault(level, len(self._place))
-        places = np.array([self._place.get(level, -1) for level in levels], dtype=np.float64)
-        codes = places[integers(coded.indices)]
+        if self._values is None:
+            found = [float(self._place.get(level, -1)) for level in levels]
+        else:
+            values = [value_of(level, self._decimal) for level in levels]
+            found = [
+                math.nan if value is None else float(self._values.get(value, -1))
+                for value in values
+            ]
+        codes = np.array(found, dtype=np.float64)[integers(coded.indices)]
         codes[_empty_cells(cells)] = np.nan
         if self._lenient:
             codes[codes == -1.0] = np.nan
@@ -285,7 +417,7 @@ class CategoryCodes:
 
     def values(self) -> tuple[Array, Category]:
         """Return the codes by the sorted levels, (n,), and let go of the parts."""
-        provisional, self._parts = np.concatenate(self._parts), []
+        provisional, self._parts = np.concatenate([np.empty(0), *self._parts]), []
         there = ~np.isnan(provisional)
         used = set(np.unique(provisional[there]).astype(int).tolist())
         # nothing is a level of its own: an empty field is in no list
@@ -297,6 +429,33 @@ class CategoryCodes:
         values = np.full(len(provisional), np.nan)
         values[there] = code[provisional[there].astype(int)]
         return values, Category(levels, self._declared)
+
+
+def level_places(
+    levels: Sequence[str], decimal: str = ".", argument: str = "categories"
+) -> dict[Any, int]:
+    """Return the place of every level by what it stands for.
+
+    Raises:
+        ValueError: two of them stand for one number, truth value or time.
+    """
+    places: dict[Any, int] = {}
+    for place, level in enumerate(levels):
+        value = value_of(level, decimal)
+        if value is None or value in places:
+            other = "nothing" if value is None else repr(levels[places[value]])
+            raise ValueError(
+                f"{argument}: expected levels that columns with types tell apart, got {level!r}, "
+                f"which stands for the same as {other}"
+            )
+        places[value] = place
+    for value, place in list(places.items()):
+        # .1 in single precision is another number, 2⁶⁰ another text, and each stands for its own
+        if isinstance(value, float) and abs(value) <= LARGEST_SHORT:
+            short = np.float32(value)
+            places.setdefault(float(short), place)
+            places.setdefault(float(str(short)), place)
+    return places
 
 
 def _empty_cells(cells: CellBlock) -> Mask:

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
@@ -84,7 +84,8 @@ class Header:
     def __init__(self, source: TableSource, label: str, request: ReadRequest) -> None:
         self.names = source.names
         self._source, self._label, self._request = source, label, request
-        self._told = isinstance(source, TypedTable) or request.show_values
+        self.typed = isinstance(source, TypedTable)
+        self._told = self.typed or request.show_values
         self._places = self._check_names()
         listed = request.columns
         if isinstance(listed, str):
@@ -105,15 +106,17 @@ class Header:
                     f"categories: expected one of the columns read, got {self.names[place]!r}"
                 )
 
-    def gatherer(self, place: int, column: Any) -> NumberCells | CategoryCodes:
+    def gatherer(self, place: int, kind: Any) -> NumberCells | CategoryCodes:
         """Return what gathers a column: numbers, or codes where it is a category.
 
         Raises:
             ValueError: its type is neither of numbers nor of texts, such as durations.
         """
-        if place in self._levels or pa.types.is_dictionary(column.type):
-            return CategoryCodes(self._levels.get(place), lenient=self._lenient)
-        odd = odd_kind(column.type)
+        if place in self._levels or pa.types.is_dictionary(kind):
+            by_value = self._request.decimal if self.typed else None
+            levels = self._levels.get(place)
+            return CategoryCodes(levels, lenient=self._lenient, by_value=by_value)
+        odd = odd_kind(kind)
         if odd is not None:
             raise ValueError(
                 f"data: {self._column(place)}: expected numbers, got {odd}; give them in a unit, "
@@ -283,7 +286,7 @@ def read_query(
     label = "a query" if database is None else f"a query of {_name(database)}"
     request = ReadRequest(columns, categories or {}, missing, decimal, show_values)
     with closing(table):
-        return _read(_Opened(table, label, None), request)
+        return replace(_read(_Opened(table, label, None), request), queried=True)
 
 
 def fingerprint(
@@ -332,9 +335,10 @@ def fingerprints(
     choice("decimal", decimal, MARKS)
     opened = _open(source, encoding, delimiter, decimal)
     with closing(opened.source):
-        rows = RowBits(Header(opened.source, opened.label, ReadRequest()).names)
+        header = Header(opened.source, opened.label, ReadRequest())
+        rows = RowBits(header.names)
         for batch in opened.source.batches():
-            rows.add([column_cells(column, decimal) for column in batch])
+            rows.add([column_cells(column, decimal, typed=header.typed) for column in batch])
     return Fingerprints(rows.fingerprint(), opened.digest)
 
 
@@ -389,16 +393,18 @@ def _read(opened: _Opened, request: ReadRequest) -> DataTable:
     count = 0
     for batch in source.batches():
         if not gathered:
-            gathered = {place: header.gatherer(place, batch[place]) for place in header.chosen}
-        columns = [column_cells(column, request.decimal) for column in batch]
+            kinds = {place: batch[place].type for place in header.chosen}
+            gathered = {place: header.gatherer(place, kind) for place, kind in kinds.items()}
+        columns = [column_cells(one, request.decimal, typed=header.typed) for one in batch]
         found = [(gathered[place].add(columns[place]), place) for place in header.chosen]
         problems = [(problem, place) for problem, place in found if problem is not None]
         if problems:
             header.refuse(count, *min(problems))
         everything.add(columns)
         count += len(columns[0].numbers)
-    if not count:
-        raise ValueError(f"data: {opened.label} has a header line but no rows")
+    if not gathered:
+        # no row: nothing is gathered, and a promise about the table answers as for any other
+        gathered = {place: header.gatherer(place, pa.null()) for place in header.chosen}
     # the last lines of a spreadsheet are often bare separators
     count = everything.filled() if isinstance(source, CsvText) else count
     return _finish(opened, header, gathered, everything.fingerprint(), count)
@@ -429,8 +435,6 @@ def _finish(
     if dropped:
         header.refuse_missing(rows)
         rows = rows[whole]
-    if not len(rows):
-        raise ValueError(f"data: every row of {opened.label} lacks one of the columns read")
     columns = tuple(header.names[place] for place in header.chosen)
     return _table(opened, columns, rows, categories, name, dropped)
 

@@ -46,6 +46,7 @@ class DataTable:
         categories: what the codes of a column mean, by its name.
         dropped: rows left out because a column read has nothing there.
         notes: what has to be said beside a release.
+        queried: whether it is the result of a query, a row of which is no record of a database.
         file_digest: SHA-256 of the file's bytes, by which Tacit 0.1 named a secret; None for
             what is no file.
     """
@@ -58,6 +59,7 @@ class DataTable:
     dropped: int
     notes: tuple[str, ...]
     file_digest: str | None
+    queried: bool = False
 
     def __len__(self) -> int:
         """Return n."""
@@ -112,6 +114,13 @@ def dropped_words(dropped: int, count: int) -> str:
         "row's own cells decide it, so where two tables differ in one row, what is left of them "
         "differs in one row added, left out or replaced; how many were dropped is not hidden"
     )
+
+
+RESULT = (
+    "the table is the result of a query: a row of that result is meant wherever a row is, and one "
+    "record of the database may make or change several of them, or all through an aggregate, a "
+    "window or a group; so may one row of a file whose types DuckDB reads off its rows"
+)
 
 
 def observed_note(column: str) -> str:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from tacit._ground.lazy import install_with
+from tacit.statistics.tables.cells import spell
 from tacit.statistics.tables.table import plain_text
 
 ROWS_AT_A_TIME = 1 << 16
@@ -22,6 +23,8 @@ PARQUET, ARROW = b"PAR1", b"ARROW1"
 READING = re.compile(r"(?is)\A(\s|\(|--[^\n]*\n|/\*.*?\*/)*(select|with|values|table)\b")
 # Modules of drivers, and the extras that install them.
 DRIVERS = {"psycopg": "postgres"}
+# What Arrow says of values that it has no column for.
+NOT_ARROW = (pa.ArrowException, TypeError, ValueError, OverflowError)
 SQLITE, DUCKDB = b"SQLite format 3\x00", b"DUCK"
 
 
@@ -80,35 +83,51 @@ def frame(source: Any) -> TypedTable:
     kind = type(source).__name__
     if len(getattr(source, "shape", (0, 0))) != 2:
         raise ValueError(f"data: expected a data frame, got a {kind}; give it as a frame")
-    if type(source).__module__.partition(".")[0] == "pandas":
+    module = type(source).__module__.partition(".")[0]
+    if module == "pandas":
         # its own export makes columns of an index
         columns = [_series(source.iloc[:, place]) for place in range(source.shape[1])]
         return TypedTable(source.columns, [columns])
-    try:
-        reader = pa.RecordBatchReader.from_stream(source)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise ValueError(
-            f"data: expected columns that Arrow can hold, got a {kind} with others, such as "
-            "integers of 128 bits"
-        ) from None
+    polars = module == "polars"
+    # Arrow has objects of Python's by their addresses: these are read cell by cell
+    foreign = polars and any(str(held) == "Object" for held in source.dtypes)
+    if not foreign:
+        try:
+            reader = pa.RecordBatchReader.from_stream(source)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            if not polars:
+                raise ValueError(
+                    f"data: expected columns that Arrow can hold, got a {kind} with others"
+                ) from None
+            # such as integers of 128 bits
+            foreign = True
+    if foreign:
+        return TypedTable(source.columns, [[as_column(one.to_list()) for one in source]])
     return TypedTable(reader.schema.names, (batch.columns for batch in reader))
 
 
 def as_column(cells: list[Any]) -> Any:
-    """Return Python values as an Arrow column: as texts where they are of several kinds."""
-    try:
-        return pa.array(cells)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
-        return pa.array([None if cell is None else str(cell) for cell in cells], pa.large_string())
+    """Return Python values as an Arrow column: each as its text where they are of several kinds.
+
+    Arrow's own column of several kinds would depend on which of them comes first.
+    """
+    if len(set(map(type, cells)) - {type(None)}) <= 1:
+        try:
+            return pa.array(cells)
+        except NOT_ARROW:
+            pass
+    return pa.array(list(map(spell, cells)), pa.large_string())
 
 
 def _series(series: Any) -> Any:
-    try:
-        return _one_array(pa.Array.from_pandas(series))
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        absent = series.isna().tolist()
-        cells = zip(series.tolist(), absent, strict=True)
-        return as_column([None if nothing else str(cell) for cell, nothing in cells])
+    if series.dtype != object:
+        try:
+            return _one_array(pa.Array.from_pandas(series))
+        except NOT_ARROW:
+            pass
+    absent = series.isna().tolist()
+    cells = zip(series.tolist(), absent, strict=True)
+    return as_column([None if nothing else cell for cell, nothing in cells])
 
 
 def _one_array(column: Any) -> Any:

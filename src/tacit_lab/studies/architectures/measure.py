@@ -16,6 +16,7 @@ from tacit.covariance import Covariance
 from tacit.hidden_states import (
     Denoiser,
     Geometry,
+    GeometryFit,
     designs_at_budget,
     least_signal,
     measure_geometry,
@@ -112,7 +113,7 @@ def measured_geometry(model: LanguageModel, layer: int, prompts: Tensor, rank: i
     """Return the geometry with raw differences; its ``directions`` are the unit ones."""
     kept = min(rank, model.width // 2)
     return measure_geometry(
-        model, layer, prompts, rank=kept, draws=8, difference_scale="raw", rng=0
+        model, layer, prompts, GeometryFit(rank=kept, draws=8, difference_scale="raw"), rng=0
     )
 
 

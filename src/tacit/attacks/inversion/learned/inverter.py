@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -14,8 +13,8 @@ from torch import Tensor
 from tacit._ground.checks import Array, choice, integer
 from tacit._ground.reprs import short_repr
 from tacit.attacks.inversion.inverters import PROMPTS_TOGETHER, Inverter
-from tacit.attacks.inversion.learned.networks import NAMES, AtOnce, Decoder
-from tacit.attacks.inversion.learned.presets import KINDS, Shape, preset
+from tacit.attacks.inversion.learned.networks import NAMES, AtOnce, MemoryDecoder
+from tacit.attacks.inversion.learned.presets import FIT, KINDS, InverterFit
 from tacit.attacks.inversion.learned.released import StateRelease, states_of
 from tacit.attacks.inversion.learned.training import Lesson, in_order, learn
 from tacit.models.language import LanguageModel
@@ -51,7 +50,7 @@ class LearnedInverter(Inverter):
     model: LanguageModel
     layer: int
     release: StateRelease
-    network: Decoder | AtOnce
+    network: MemoryDecoder | AtOnce
     trained_on: StateRelease
     steps: int
     loss: float
@@ -63,17 +62,13 @@ class LearnedInverter(Inverter):
         model: LanguageModel,
         layer: int,
         stream: Any,
+        how: InverterFit = FIT,
         *,
         length: int,
         release: StateRelease | None = None,
-        size: str = "two-cores",
-        kind: str | None = None,
-        shape: Shape | None = None,
         shortest: int | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
         seed: int = 0,
         progress: bool | None = None,
-        **schedule: Any,
     ) -> Self:
         """Learn to read prompts from public text: every step draws fresh windows and releases.
 
@@ -84,46 +79,38 @@ class LearnedInverter(Inverter):
             model: the public model, on the device where all is computed.
             layer: 1 … L.
             stream: public tokens, (S,), in which no secret may stand.
+            how: which network, how long it learns and where its state is kept.
             length: T, tokens to read.
             release: how states are released, which is applied to every training state; None for
                 states as they are.
-            size: ``"two-cores"`` or ``"gpu"``.
-            kind: ``"right-to-left"``; ``"at-once"``, every position by itself; or ``"forward"``;
-                None for what reads most of one state or of all.
-            shape: of the network, in place of the preset's and of the kind.
             shortest: least tokens of a training window, T unless told.
-            checkpoint: folder that survives a crash: the same training goes on from it.
             seed: of the start and the windows; with ``steps`` it fixes the result on one machine.
             progress: whether a bar is shown; None for when stderr is a terminal.
-            schedule: fields of ``Schedule`` other than the preset's, such as ``minutes``.
 
         Raises:
             ValueError: a bad setting, a text too short, or a checkpoint of another training.
 
         Example:
             >>> from transformers import GPT2Config, GPT2LMHeadModel
-            >>> from tacit.attacks import Shape
+            >>> from tacit.attacks import InverterFit, LearningSchedule, NetworkShape
             >>> sizes = {"vocab_size": 20, "n_embd": 16, "n_layer": 2, "n_head": 2,
             ...          "n_positions": 8}
             >>> model = LanguageModel(GPT2LMHeadModel(GPT2Config(**sizes)))
             >>> stream = torch.randint(20, (2000,), generator=torch.Generator().manual_seed(0))
-            >>> inverter = StateInverter.train(
-            ...     model, 1, stream, length=2, shape=Shape(layers=1, width=16), steps=2, batch=8,
-            ...     progress=False)
+            >>> how = InverterFit(shape=NetworkShape(layers=1, width=16), steps=2,
+            ...                   schedule=LearningSchedule(batch=8))
+            >>> inverter = StateInverter.train(model, 1, stream, how, length=2, progress=False)
             >>> inverter.invert(model.states([[7, 3]], 1)).shape
             (1, 2)
         """
         held = StateRelease() if release is None else release
         if not isinstance(held, StateRelease):
             raise ValueError(f"release: expected a StateRelease, got {type(held).__name__}")
-        usual, plan = preset(size, kind=cls.usual if kind is None else kind, **schedule)
-        built = usual if shape is None else shape
-        if not isinstance(built, Shape):
-            raise ValueError(f"shape: expected a Shape, got {type(built).__name__}")
+        built, plan = how.planned(cls.usual)
         lesson = _lesson(
             model, layer, stream, held, length, shortest, built.kind, seed, cls.everywhere
         )
-        network, state = learn(lesson, built, plan, checkpoint, progress)
+        network, state = learn(lesson, built, plan, how.checkpoint, progress)
         history = tuple((float(spent), float(loss)) for spent, loss in state.history)
         return cls(
             model, lesson.layer, held, network, held, state.steps, float(state.best), history

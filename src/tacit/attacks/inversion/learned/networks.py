@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tacit.attacks.inversion.learned.presets import Shape
+from tacit.attacks.inversion.learned.presets import NetworkShape
 
 TRUNK_LAYERS = 3
 NAMES = {
@@ -49,7 +49,7 @@ class Whitening(nn.Module):
             return (rows - self.mean) @ self.map
 
 
-class Block(nn.Module):
+class DecoderBlock(nn.Module):
     """Attention to the tokens so far, attention to the memory, and a perceptron."""
 
     def __init__(self, width: int, heads: int) -> None:
@@ -108,7 +108,7 @@ def attended(query: Tensor, held: list[Tensor], *, causal: bool) -> Tensor:
     return found
 
 
-class Reader(nn.Module):
+class ReleaseReader(nn.Module):
     """What every network has: whitening, and tokens tied to the head.
 
     Args:
@@ -122,7 +122,7 @@ class Reader(nn.Module):
 
     def __init__(
         self,
-        shape: Shape,
+        shape: NetworkShape,
         length: int,
         embeddings: Tensor,
         examples: Tensor | None,
@@ -160,7 +160,7 @@ class Reader(nn.Module):
         return found
 
 
-class Decoder(Reader):
+class MemoryDecoder(ReleaseReader):
     """Decodes token by token, attending to M memory tokens made from the release, or one of each.
 
     ``kind`` of the shape says in which order: ``"right-to-left"`` starts at the last token, which
@@ -169,7 +169,7 @@ class Decoder(Reader):
 
     def __init__(
         self,
-        shape: Shape,
+        shape: NetworkShape,
         length: int,
         embeddings: Tensor,
         examples: Tensor | None,
@@ -182,7 +182,7 @@ class Decoder(Reader):
         self.norm = nn.LayerNorm(wide)
         self.start = nn.Parameter(torch.zeros(wide))
         self.places = nn.Parameter(0.02 * torch.randn(length, wide))
-        self.blocks = nn.ModuleList(Block(wide, shape.heads) for _ in range(shape.layers))
+        self.blocks = nn.ModuleList(DecoderBlock(wide, shape.heads) for _ in range(shape.layers))
 
     def _heard(self, releases: Tensor) -> tuple[list[list[Tensor]], Tensor]:
         """Keys and values of the memory tokens in every block, and what is said of each place."""
@@ -240,7 +240,7 @@ class Decoder(Reader):
         return torch.stack(found, dim=1)
 
 
-class AtOnce(Reader):
+class AtOnce(ReleaseReader):
     """Reads all positions at once from the release, each by itself."""
 
     def forward(self, releases: Tensor, tokens: Tensor) -> Tensor:
@@ -261,7 +261,7 @@ class AtOnce(Reader):
         return found if fixed is None else torch.where(fixed >= 0, fixed, found)
 
 
-class Together(Decoder):
+class Together(MemoryDecoder):
     """Reads all positions at once from a release of each, which attend to each other both ways."""
 
     def forward(self, releases: Tensor, tokens: Tensor) -> Tensor:
@@ -307,17 +307,17 @@ def started(embeddings: Tensor, width: int) -> Tensor:
 
 
 def build(
-    shape: Shape,
+    shape: NetworkShape,
     length: int,
     embeddings: Tensor,
     examples: Tensor | None,
     width: int,
     seed: int,
     everywhere: bool = False,
-) -> Decoder | AtOnce:
+) -> MemoryDecoder | AtOnce:
     """Return a network at its start, the same for one seed."""
     at_once = shape.kind == "at-once"
-    kind = Decoder if not at_once else Together if everywhere else AtOnce
+    kind = MemoryDecoder if not at_once else Together if everywhere else AtOnce
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return kind(shape, length, embeddings, examples, width, everywhere)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from tacit._ground.checks import choice, integer, positive
+from tacit._ground.values import Count, Positive, value
 
 KINDS = ("right-to-left", "at-once", "forward")
 PRECISIONS = ("auto", "float32", "bfloat16")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shape:
+class NetworkShape:
     """Sizes of a network that reads prompts.
 
     Attributes:
@@ -38,7 +39,7 @@ class Shape:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Schedule:
+class LearningSchedule:
     """How a network learns.
 
     Attributes:
@@ -81,36 +82,69 @@ class Schedule:
         choice("precision", self.precision, PRECISIONS)
 
 
-PRESETS: dict[str, tuple[Shape, Schedule]] = {
-    "two-cores": (Shape(), Schedule()),
+PRESETS: dict[str, tuple[NetworkShape, LearningSchedule]] = {
+    "two-cores": (NetworkShape(), LearningSchedule()),
     # the sizes of the paper's inverter (App. V)
     "gpu": (
-        Shape(layers=6, width=512, heads=8, memory=16),
-        Schedule(minutes=30.0, batch=512, matrix_rate=0.01, rate=0.001),
+        NetworkShape(layers=6, width=512, heads=8, memory=16),
+        LearningSchedule(minutes=30.0, batch=512, matrix_rate=0.01, rate=0.001),
     ),
 }
 
 
-def preset(name: str, *, kind: str = "right-to-left", **changes: Any) -> tuple[Shape, Schedule]:
-    """Return the shape and the schedule of a preset, of another kind or schedule where told.
+@value
+class InverterFit:
+    """Which network reads prompts, and how long it learns.
 
     Args:
-        name: ``"two-cores"`` or ``"gpu"``.
-        kind: of network.
-        changes: fields of the schedule; ``steps`` replaces the minutes.
-
-    Raises:
-        ValueError: no such preset, or a bad field.
+        kind: right-to-left, at-once (every position by itself), or forward; what reads most of one
+            state or of all when left out.
+        size: Of the network.
+        minutes: Of training; as the size says when left out.
+        steps: Of training, in the place of minutes.
+        checkpoint: Folder that survives a crash: the same command goes on from it.
+        shape: Of the network, a ``NetworkShape`` in place of the size's and of the kind.
+        schedule: A ``LearningSchedule`` in place of the size's.
 
     Example:
-        >>> shape, schedule = preset("two-cores", minutes=1.0)
+        >>> shape, schedule = InverterFit(minutes=1.0).planned()
         >>> shape.memory, schedule.minutes
         (8, 1.0)
     """
-    shape, schedule = PRESETS[choice("preset", name, tuple(PRESETS))]
-    if changes.get("steps") is not None and "minutes" not in changes:
-        changes["minutes"] = None
-    unknown = sorted(set(changes) - set(Schedule.__dataclass_fields__))
-    if unknown:
-        raise ValueError(f"{unknown[0]}: expected a field of a schedule, got another name")
-    return replace(shape, kind=kind), replace(schedule, **changes)
+
+    panel: ClassVar[str] = "Attacker"
+
+    kind: Literal["right-to-left", "at-once", "forward"] | None = None
+    size: Literal["two-cores", "gpu"] = "two-cores"
+    minutes: Positive | None = None
+    steps: Count | None = None
+    # a path of any kind
+    checkpoint: Any = None
+    shape: Any = None
+    schedule: Any = None
+
+    def _together(self) -> None:
+        if self.minutes is not None and self.steps is not None:
+            raise ValueError("steps: expected this or minutes, got both")
+        for name, kind in (("shape", NetworkShape), ("schedule", LearningSchedule)):
+            given = getattr(self, name)
+            if given is not None and not isinstance(given, kind):
+                found = type(given).__name__
+                raise ValueError(f"{name}: expected a {kind.__name__}, got {found}")
+
+    def planned(self, usual: str = "right-to-left") -> tuple[NetworkShape, LearningSchedule]:
+        """Return the shape of the network and its schedule, of the usual kind where none is told.
+
+        Args:
+            usual: kind of network where none is told.
+        """
+        shape, schedule = PRESETS[self.size]
+        schedule = schedule if self.schedule is None else self.schedule
+        if self.steps is not None:
+            schedule = replace(schedule, minutes=None, steps=self.steps)
+        elif self.minutes is not None:
+            schedule = replace(schedule, minutes=self.minutes, steps=None)
+        return self.shape or replace(shape, kind=self.kind or usual), schedule
+
+
+FIT = InverterFit()

@@ -36,14 +36,14 @@ class SequenceInverter(LearnedInverter):
     Example:
         >>> import torch
         >>> from transformers import GPT2Config, GPT2LMHeadModel
-        >>> from tacit.attacks import Shape
+        >>> from tacit.attacks import InverterFit, LearningSchedule, NetworkShape
         >>> from tacit.models.language import LanguageModel
         >>> sizes = {"vocab_size": 20, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 8}
         >>> model = LanguageModel(GPT2LMHeadModel(GPT2Config(**sizes)))
         >>> stream = torch.randint(20, (2000,), generator=torch.Generator().manual_seed(0))
-        >>> inverter = SequenceInverter.train(
-        ...     model, 1, stream, length=3, shape=Shape(layers=1, width=16), steps=2, batch=8,
-        ...     progress=False)
+        >>> how = InverterFit(shape=NetworkShape(layers=1, width=16), steps=2,
+        ...                   schedule=LearningSchedule(batch=8))
+        >>> inverter = SequenceInverter.train(model, 1, stream, how, length=3, progress=False)
         >>> inverter.invert(model.states([[7, 3, 1]], 1, positions="all")).shape
         (1, 3)
 

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tacit.attacks.inversion.learned.networks import AtOnce, Decoder, build
-from tacit.attacks.inversion.learned.presets import Schedule, Shape
+from tacit.attacks.inversion.learned.networks import AtOnce, MemoryDecoder, build
+from tacit.attacks.inversion.learned.presets import LearningSchedule, NetworkShape
 from tacit.attacks.inversion.learned.released import (
     StateRelease,
     states_of,
@@ -77,18 +77,18 @@ class Lesson:
         return windows.to(self.model.device), read.to(self.model.device)
 
 
-def in_order(shape: Shape, tokens: Tensor) -> Tensor:
+def in_order(shape: NetworkShape, tokens: Tensor) -> Tensor:
     """Turn prompts, or what was released of each position, to the order of decoding, or back."""
     return tokens if shape.kind == "forward" else tokens.flip(1)
 
 
 def learn(
     lesson: Lesson,
-    shape: Shape,
-    schedule: Schedule,
+    shape: NetworkShape,
+    schedule: LearningSchedule,
     checkpoint: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
-) -> tuple[Decoder | AtOnce, RunProgress]:
+) -> tuple[MemoryDecoder | AtOnce, RunProgress]:
     """Train a network, or go on where a checkpoint stopped; the best on held-out windows is kept.
 
     Args:
@@ -126,8 +126,8 @@ def learn(
 
 def _train(
     lesson: Lesson,
-    network: Decoder | AtOnce,
-    schedule: Schedule,
+    network: MemoryDecoder | AtOnce,
+    schedule: LearningSchedule,
     run: Run,
     precision: str,
     folder: RunFolder | None,
@@ -156,8 +156,8 @@ def _train(
 
 def _step(
     lesson: Lesson,
-    network: Decoder | AtOnce,
-    schedule: Schedule,
+    network: MemoryDecoder | AtOnce,
+    schedule: LearningSchedule,
     optimizers: list[torch.optim.Optimizer],
     number: int,
     spent: float,
@@ -178,7 +178,7 @@ def _step(
         optimizer.zero_grad()
 
 
-def _loss(network: Decoder | AtOnce, windows: Tensor, releases: Tensor) -> Tensor:
+def _loss(network: MemoryDecoder | AtOnce, windows: Tensor, releases: Tensor) -> Tensor:
     tokens = in_order(network.shape, windows)
     heard = in_order(network.shape, releases) if network.everywhere else releases
     logits = network(heard, tokens)
@@ -187,7 +187,7 @@ def _loss(network: Decoder | AtOnce, windows: Tensor, releases: Tensor) -> Tenso
 
 @torch.no_grad()
 def _held_out_loss(
-    network: Decoder | AtOnce, parts: list[tuple[Tensor, Tensor]], precision: str
+    network: MemoryDecoder | AtOnce, parts: list[tuple[Tensor, Tensor]], precision: str
 ) -> float:
     """Return the mean loss of windows that no step draws, nats a token."""
     network.eval()
@@ -211,7 +211,7 @@ class _Watch:
 
 
 def _optimizers(
-    network: Decoder | AtOnce, schedule: Schedule, precision: str
+    network: MemoryDecoder | AtOnce, schedule: LearningSchedule, precision: str
 ) -> list[torch.optim.Optimizer]:
     """Muon for the matrices of blocks, AdamW for all else."""
     matrices: list[nn.Parameter] = []
@@ -232,7 +232,7 @@ def _optimizers(
 
 
 def _declaration(
-    lesson: Lesson, network: Decoder | AtOnce, shape: Shape, schedule: Schedule
+    lesson: Lesson, network: MemoryDecoder | AtOnce, shape: NetworkShape, schedule: LearningSchedule
 ) -> dict[str, str]:
     """Return digests of all that decides a training."""
     return {

@@ -32,7 +32,7 @@ LARGEST_SEED = 2**40
 @short_repr
 @read_only
 @dataclass(frozen=True, eq=False)
-class Verified:
+class VerifiedPrompts:
     """Prompts that explain releases best of all that were tried.
 
     Attributes:
@@ -148,7 +148,7 @@ class VerifiedInverter(Inverter):
         """As ``Inverter``."""
         return self.verify(released).tokens
 
-    def verify(self, released: Any) -> Verified:
+    def verify(self, released: Any) -> VerifiedPrompts:
         """Return the best explanations of releases, and which of them are verified."""
         given = self.inverter.checked(released)
         parts = [
@@ -161,7 +161,7 @@ class VerifiedInverter(Inverter):
         tried = 1 + self.samples + self.neighbours + self.rounds * self.samples
         tried += self.sweeps * each
         verified = self._explains(given, tokens, distances)
-        return Verified(tokens, distances, verified, self.threshold(given), tried)
+        return VerifiedPrompts(tokens, distances, verified, self.threshold(given), tried)
 
     def _explains(self, released: Any, tokens: Tokens, distances: Array) -> Right:
         """Return whether each prompt explains its release, (n,)."""
