@@ -392,7 +392,8 @@ NEEDS_TORCH = {"adapters", "gradients", "hidden_states", "models", "training"}
 ON_MODELS = {
     "attacks": {
         "Inverter", "MappedChannel", "SequenceInverter", "SequentialAttack", "StateInverter",
-        "StateRelease", "TokenProbe", "TrajectoryInverter", "Verified", "VerifiedInverter",
+        "StateRelease", "TokenProbe", "TrajectoryInverter",
+        "TokenSearch", "VerifiedPrompts", "VerifiedInverter",
         "attack_inversion", "known_prefix", "sequential_decoder",
     },
     "specifications": {

@@ -112,13 +112,6 @@ def test_a_kind_of_statement_has_one_default_confidence():
     }
 
 
-# Classes that have a name of another still: each is to lose it.
-DOUBLES = {
-    "Asked", "Complement", "Euclidean", "Fisher", "Mahalanobis", "Match", "Pool", "Query", "Reader",
-    "Schedule", "Space", "Table", "Token", "Utility", "Weighted",
-}  # fmt: skip
-
-
 def test_a_class_name_means_one_thing():
     places = defaultdict(list)
     for path in sorted(ROOT.glob("tacit*/**/*.py")):
@@ -126,6 +119,4 @@ def test_a_class_name_means_one_thing():
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(str(path.relative_to(ROOT)))
     twice = {name: where for name, where in places.items() if len(where) > 1}
-    assert {name: where for name, where in twice.items() if name not in DOUBLES} == {}
-    # a name that is mended leaves the list
-    assert set(twice) >= DOUBLES
+    assert twice == {}
