@@ -297,9 +297,9 @@ def floors_drawn() -> str:
     lines = []
     for names in reversed(FLOORS):
         for place, name in enumerate(sorted(names & standing)):
-            lines.append(f"{'┌' if not place else '│'} {name:<15}{first_line(f'tacit.{name}')}")
+            lines.append(f"{'┌' if not place else '│'} {name:<14} {first_line(f'tacit.{name}')}")
     beside = sorted(path.parent.name for path in SOURCE.parent.glob("tacit_*/__init__.py"))
-    lines += [f"→ {name:<15}{first_line(name)}" for name in beside]
+    lines += [f"→ {name:<14} {first_line(name)}" for name in beside]
     return "\n".join(lines)
 
 
@@ -392,7 +392,8 @@ NEEDS_TORCH = {"adapters", "gradients", "hidden_states", "models", "training"}
 ON_MODELS = {
     "attacks": {
         "Inverter", "MappedChannel", "SequenceInverter", "SequentialAttack", "StateInverter",
-        "StateRelease", "TokenProbe", "TrajectoryInverter", "Verified", "VerifiedInverter",
+        "StateRelease", "TokenProbe", "TrajectoryInverter",
+        "TokenSearch", "VerifiedPrompts", "VerifiedInverter",
         "attack_inversion", "known_prefix", "sequential_decoder",
     },
     "specifications": {

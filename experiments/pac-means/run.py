@@ -20,7 +20,7 @@ from tacit.covariance import Covariance, Dense, Isotropic
 from tacit.design import gaussian_information, true_information
 from tacit.information import mixture
 from tacit.statistics.draws.candidates import CandidateFamily, draw_family, subset_rate
-from tacit_lab.stackelberg import estimate_stackelberg
+from tacit_lab.stackelberg import StackelbergChecks, StackelbergRules, estimate_stackelberg
 from tacit_lab.studies.pac import data, figure, page, protocol, published
 from tacit_lab.studies.pac.state import StoredStudy, write
 from tacit_lab.studies.places import RESULTS
@@ -173,8 +173,8 @@ class _Task:
             self.outputs,
             self.outputs,
             mi_budget=beta,
-            steps=self.sizes["steps"],
-            check_samples=1_000,
+            rules=StackelbergRules(steps=self.sizes["steps"]),
+            checks=StackelbergChecks(samples=1_000),
             rng=rng,
         )
         record = self.measured(Dense(estimate.noise.covariance), rng)

@@ -9,7 +9,7 @@ from scipy import stats
 
 from tacit._ground import random as _randomness
 from tacit._ground.random import fair_choices, normals_from_words, released_normal, standard_normal
-from tacit.design.grid import discrete_gaussian, random_bits
+from tacit.design.grid import discrete_gaussian, discrete_laplace, random_bits
 
 TOP = 2**63
 ALL = 2**64 - 1
@@ -128,6 +128,25 @@ def test_discrete_gaussian_has_its_law(variance):
 
     assert fit(variance) > 1e-3
     assert fit(1.1 * variance) < 1e-3
+
+
+@pytest.mark.parametrize("scale", [1, 2, 7])
+def test_discrete_laplace_has_its_law(scale):
+    bits = random_bits(scale)
+    count = 20_000
+    drawn = np.array([discrete_laplace(scale, bits) for _ in range(count)])
+    assert drawn.var() <= 2 * scale**2 * 1.1
+    support = np.arange(-4 * scale, 4 * scale + 1)
+    observed = np.array([(drawn == k).sum() for k in support])
+
+    def fit(assumed):
+        # Σ e^{−|k|/b} = 1/tanh(1/2b)
+        expected = count * np.exp(-np.abs(support) / assumed) * np.tanh(0.5 / assumed)
+        statistic = ((observed - expected) ** 2 / expected).sum()
+        return stats.chi2.sf(statistic, support.size)
+
+    assert fit(scale) > 1e-3
+    assert fit(1.1 * scale) < 1e-3
 
 
 def test_a_discrete_gaussian_of_a_fine_step_is_a_gaussian():

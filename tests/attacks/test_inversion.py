@@ -401,13 +401,13 @@ class TestCodes:
         codes = codes_of(model, channel, secret)
         probe = TokenProbe.fit(model, LAYER, public, channel=channel)
         run = []
-        whole = search.Reader.states
+        whole = search.PrefixReader.states
 
         def counted(self, prefix, ids):
             run.append(len(ids))
             return whole(self, prefix, ids)
 
-        monkeypatch.setattr(search.Reader, "states", counted)
+        monkeypatch.setattr(search.PrefixReader, "states", counted)
         found = []
         for first in (VOCABULARY, 3):
             monkeypatch.setattr(search, "TRIED", first)

@@ -11,6 +11,7 @@ import pytest
 from tacit import load
 from tacit.ledger import Ledger
 from tacit.statistics import fingerprint
+from tacit.statistics.promises import PROMISES
 from tests.cli_runner import QUICK, Tacit, refused, write_table
 
 HOLDERS = ("design", "simulations", "most_exposed", "table_rows", "output_variance")
@@ -24,6 +25,11 @@ def data(tmp_path: Path) -> Path:
 
 def mean(data: Path, *more: object) -> tuple[object, ...]:
     return ("statistic", data, "--query", "mean", "--columns", "a,b", *more)
+
+
+def test_every_promise_that_is_kept_is_a_word_of_the_command(data: Path, tacit: Tacit) -> None:
+    words = ", ".join(promise.word for promise in PROMISES)
+    refused(tacit(*mean(data, "--protect", "nobody", "--success", "0.6")), f"expected {words}")
 
 
 def test_rows_are_the_promise_that_is_not_named(data: Path, tmp_path: Path, tacit: Tacit) -> None:

@@ -54,14 +54,14 @@ def distribution(tmp_path_factory: pytest.TempPathFactory) -> Path:
     points = re.search(r"```toml\n(.*?)```", part, re.DOTALL)
     assert module is not None
     assert points is not None
-    named = re.search(r"^(\S+) = \"(\S+)\"", points[1], re.MULTILINE)
-    assert named is not None
+    # as a build writes them
+    named = points[1].replace("project.entry-points.", "").replace('"', "")
     info = "tacit_word_counts-0.1.dist-info"
     files = {
         "word_counts.py": module[1],
         f"{info}/METADATA": "Metadata-Version: 2.1\nName: tacit-word-counts\nVersion: 0.1\n",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        f"{info}/entry_points.txt": f"[tacit.kinds]\n{named[1]} = {named[2]}\n",
+        f"{info}/entry_points.txt": named,
     }
     record = "".join(f"{name},,\n" for name in [*files, f"{info}/RECORD"])
     wheel = folder / "tacit_word_counts-0.1-py3-none-any.whl"
@@ -117,7 +117,8 @@ def test_a_kind_of_another_distribution_has_page_gate_ledger_certificate_and_sho
     crossed = elsewhere.tacit("gate", "counts.json", "--max-attack", "0.9", code_is=1)
     assert "no attack was run" in crossed
     content = json.loads(stored.read_text())
-    content["guarantees"][0]["epsilon"] = 0.1
+    assert "holds" in elsewhere.tacit("gate", "counts.json", "--max-success", "0.63")
+    content["guarantees"][1]["epsilon"] = 0.1
     stored.with_name("edited.json").write_text(json.dumps(content))
     refused = elsewhere.tacit("gate", "edited.json", "--max-attack", "0.9", code_is=2)
     assert "the noise gives another ε" in refused
@@ -131,6 +132,26 @@ write_certificate("counts.json", "certificate.html")
         page = (elsewhere.folder / name).read_text()
         assert "counts of 3 words" in page
         assert "never" in page
+
+
+def test_its_command_reads_pays_seeds_and_refuses_as_every_command_does(elsewhere):
+    (elsewhere.folder / "survey.txt").write_text("yes no yes perhaps yes")
+    asked = ("words", "survey.txt", "--declared", "yes,no", "--epsilon", "0.4")
+    assert "Release the counts of declared words." in elsewhere.tacit("--help")
+    told = elsewhere.tacit(*asked, "--json", "own.json", "--report", "own.html")
+    assert "ε = 0.334" in told
+    assert "holds" in elsewhere.tacit("gate", "own.json", "--max-success", "0.6")
+    assert "counts of 2 words" in (elsewhere.folder / "own.html").read_text()
+    # the counts are whole, and so is the noise
+    values = json.loads((elsewhere.folder / "own.json").read_text())["numbers"]["values"]
+    assert all(value == int(value) for value in values)
+    first, again = (elsewhere.tacit(*asked, "--seed", "1", "--json", "-") for _ in range(2))
+    assert (
+        json.loads(first[: first.rindex("}") + 1])["numbers"]
+        == (json.loads(again[: again.rindex("}") + 1])["numbers"])
+    )
+    assert "carries no guarantee" in first
+    assert "--epsilon" in elsewhere.tacit(*asked[:-2], code_is=2)
 
 
 def test_a_kind_that_is_not_installed_is_a_sentence(elsewhere, tmp_path):

@@ -12,7 +12,7 @@ from tacit.design import true_information as designs
 from tacit.guarantees import InformationBound
 from tacit.information import compose_joint, composition, concentration, mixture
 from tacit.information.bounds import InformationBracket as Bracket
-from tacit_lab.stackelberg import checks, estimate_stackelberg
+from tacit_lab.stackelberg import StackelbergChecks, StackelbergRules, checks, estimate_stackelberg
 
 from ..information.oracles import largest_miss_count
 from .registry import certifies
@@ -89,9 +89,9 @@ def without_search(monkeypatch):
     class Found:
         noise, slope = MODULE.EigenNoise(np.eye(1), np.array([1.0])), -0.3
 
-    monkeypatch.setattr(MODULE._Task, "search", lambda self, family: Found)
+    monkeypatch.setattr(MODULE._SearchTask, "search", lambda self, family: Found)
     monkeypatch.setattr(
-        MODULE._Task, "spread", lambda self, form: ScaleMixture(form, [0.2, 2.0], [0.4, 0.6])
+        MODULE._SearchTask, "spread", lambda self, form: ScaleMixture(form, [0.2, 2.0], [0.4, 0.6])
     )
 
 
@@ -166,10 +166,9 @@ def test_checks_of_an_estimate_share_one_failure_probability(monkeypatch):
     found = estimate_stackelberg(
         np.linspace(-1.0, 1.0, 6)[:, None],
         mi_budget=0.5,
-        steps=20,
+        rules=StackelbergRules(steps=20),
         labels={"sign": [0, 0, 0, 1, 1, 1], "parity": [0, 1, 0, 1, 0, 1]},
-        check_samples=1000,
-        confidence=0.95,
+        checks=StackelbergChecks(samples=1000, confidence=0.95),
         rng=0,
         progress=False,
     )

@@ -2,18 +2,22 @@
 
 import functools
 import json
+from importlib import import_module
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
 from tacit import Draw, Effort, Ledger, Rows, Table, check_release, load
+from tacit._ground.values import is_value
 from tacit.gate import Policy
 from tacit.releases import Release
 from tacit.releases.strength import gaussian_mu, success_of
 from tacit.report import render_report
 from tacit.statistics import Query, pairs, prepare, privatize, queries
 from tacit.statistics.cost import frame_of
+from tacit.statistics.promises import PROMISES as KEPT
+from tacit.statistics.sessions.questions import Questions
 
 BOUNDS = {"x0": (-4.0, 4.0), "x1": (-4.0, 4.0)}
 
@@ -27,6 +31,15 @@ QUIET = Effort(trials=0)
 
 
 QUICK = Effort(trials=50)
+
+
+@pytest.mark.parametrize("promise", KEPT)
+def test_a_line_of_the_promises_says_all_that_is_kept(promise):
+    assert is_value(promise)
+    assert [one.word for one in KEPT].count(promise.word) == 1
+    keeping = import_module(KEPT[promise]).KEEPING
+    module, _, name = keeping.session.partition(":")
+    assert issubclass(getattr(import_module(module), name), Questions)
 
 
 def release(promise, query="mean+std", effort=QUICK, **options):

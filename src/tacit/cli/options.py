@@ -55,11 +55,13 @@ class Chosen:
         flag: its name.
         default: the word when it is left out.
         help: what it chooses; the first line of every value follows.
+        kinds: the values, where they are not those of the annotation.
     """
 
     flag: str
     default: str
     help: str
+    kinds: tuple[Any, ...] = ()
 
 
 class Only(tuple[str, ...]):
@@ -267,7 +269,7 @@ def _taker(kind: Any) -> _Taker | None:
     if get_origin(kind) is Annotated:
         kind, notes = kind.__origin__, kind.__metadata__
     chosen = _note(notes, Chosen)
-    parts = get_args(kind) if chosen is not None else (kind,)
+    parts = (kind,) if chosen is None else chosen.kinds or get_args(kind)
     if parts and all(isinstance(part, type) and is_value(part) for part in parts):
         return _Valued(tuple(parts), chosen, _note(notes, Only) or Only())
     return _Plain(kind) if is_dataclass(kind) else None

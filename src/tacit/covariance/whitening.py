@@ -51,7 +51,7 @@ def whiten(rows: ArrayLike, covariance: Covariance) -> tuple[Array, float]:
     # coordinates of unit variance first: κ is that of the correlations
     scales = np.sqrt(covariance.diagonal())
     scaled = values / scales
-    # one quotient a number
+    # no factorisation: a root and a quotient a number, whatever κ
     if isinstance(covariance, (Isotropic, Diagonal)):
         return scaled, ROUNDING_UNITS * EPS
     # A itself, where it is square, has half the digits to lose of A Aᵀ
@@ -63,7 +63,7 @@ def whiten(rows: ArrayLike, covariance: Covariance) -> tuple[Array, float]:
         correlation = covariance.to_dense() / np.outer(scales, scales)
         try:
             factor = scipy_linalg.cholesky(correlation, lower=True)
-        # rounding exceeds the least eigenvalue
+        # rounding exceeds the least eigenvalue: nothing is claimed of the rows returned
         except scipy_linalg.LinAlgError:
             return scaled, math.inf
         singular = scipy_linalg.svdvals(factor)
@@ -98,6 +98,9 @@ def strained(covariance: Covariance, condition: float, *, square: bool) -> float
 
 def principal_axes(covariance: Covariance) -> tuple[Array, Array]:
     """Return W and A with ``Σ = A Aᵀ`` and ``W A = I``: W x are coordinates where noise is N(0, I).
+
+    Both are to rounding, for which nothing is claimed of W A: ``design.grid`` certifies by the W
+    that it has.
 
     Args:
         covariance: Σ, (d, d), of rank p > 0.
@@ -142,6 +145,8 @@ def _basis(covariance: Covariance) -> tuple[Array, Array, Array]:
         left, singular, _ = covariance.span.directions
         return covariance.span.scales, left.T, singular
     if isinstance(covariance, LowRank) and covariance.floor == 0.0:
+        # Σ = Bᵀ core B, B with orthonormal rows: the core's spectrum is that of Σ, and scaled
+        # coordinates would have to be made orthonormal anew
         eigenvalues, vectors = covariance._spectrum
         return np.ones(covariance.dim), vectors.T @ covariance.basis, np.sqrt(eigenvalues)
     dense = covariance if isinstance(covariance, Dense) else Dense(covariance.to_dense())

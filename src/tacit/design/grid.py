@@ -160,15 +160,22 @@ def discrete_gaussian(variance: int, bits: Bits) -> int:
     # a discrete Laplace of this scale lies above it, and is kept with e^{−(|k| − s²/t)²/(2s²)}
     scale = math.isqrt(variance) + 1
     while True:
-        drawn = _discrete_laplace(scale, bits)
+        drawn = discrete_laplace(scale, bits)
         # (|k| − s²/t)²/(2s²) in integers: t² cancels the fraction
         excess = abs(drawn) * scale - variance
         if _happens(excess * excess, 2 * variance * scale * scale, bits):
             return drawn
 
 
-def _discrete_laplace(scale: int, bits: Bits) -> int:
-    """Draw k with probability proportional to ``exp(−|k|/scale)`` (Algorithm 2)."""
+def discrete_laplace(scale: int, bits: Bits) -> int:
+    """Draw an integer k with probability proportional to ``exp(−|k|/scale)``.
+
+    Args:
+        scale: >= 1, an integer; the variance of k is at most twice its square.
+        bits: source of random integers.
+
+    Source: Canonne, Kamath and Steinke (2020), Algorithm 2.
+    """
     while True:
         # |k| = low + scale · high: low with e^{−low/scale}, high geometric with e^{−1}
         low = bits.randrange(scale)

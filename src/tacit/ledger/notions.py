@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
@@ -27,6 +27,14 @@ GAUSSIAN_DP = "gaussian-dp"
 MAXIMAL_LEAKAGE = "maximal-leakage"
 UNADDED = "recorded"
 VOID = "void"
+# What counts each type of guarantee; those of other types are recorded and add up with nothing.
+NOTIONS: Mapping[type[Guarantee], str] = {
+    InformationBound: INFORMATION,
+    MaximalLeakage: MAXIMAL_LEAKAGE,
+    ApproximateDP: APPROXIMATE_DP,
+    RenyiDP: RENYI_DP,
+    GaussianDP: GAUSSIAN_DP,
+}
 DROPPABLE = ("mi_budget", "epsilon", "mu", "leakage")
 
 Curve = tuple[tuple[float, ...], tuple[float, ...]]
@@ -179,6 +187,17 @@ class Spending:
         }
 
 
+def notion_of(kind: type[Guarantee]) -> str:
+    """Return the notion in which guarantees of a type are counted, before there is one.
+
+    Example:
+        >>> notion_of(GaussianDP), notion_of(InformationBound)
+        ('gaussian-dp', 'information')
+    """
+    counted = (notion for held, notion in NOTIONS.items() if issubclass(kind, held))
+    return next(counted, UNADDED)
+
+
 def charge_of(guarantee: Guarantee, *, reproducible: bool = False) -> Charge:
     """Return what ``guarantee`` costs; a reproducible release guarantees nothing and costs all.
 
@@ -202,13 +221,14 @@ def charge_of(guarantee: Guarantee, *, reproducible: bool = False) -> Charge:
     failure = 0.0
     if guarantee.confidence is not None:
         failure = rounded_up(1 - Fraction(guarantee.confidence))
+    notion = notion_of(type(guarantee))
     if isinstance(guarantee, InformationBound):
-        return Charge(notion=INFORMATION, nats=guarantee.nats, failure=failure)
+        return Charge(notion=notion, nats=guarantee.nats, failure=failure)
     if isinstance(guarantee, MaximalLeakage):
-        return Charge(notion=MAXIMAL_LEAKAGE, leakage=guarantee.nats, failure=failure)
+        return Charge(notion=notion, leakage=guarantee.nats, failure=failure)
     if isinstance(guarantee, ApproximateDP):
         return Charge(
-            notion=APPROXIMATE_DP,
+            notion=notion,
             epsilon=guarantee.epsilon,
             delta=guarantee.delta,
             adjacency=guarantee.adjacency,
@@ -216,7 +236,7 @@ def charge_of(guarantee: Guarantee, *, reproducible: bool = False) -> Charge:
         )
     if isinstance(guarantee, RenyiDP):
         return Charge(
-            notion=RENYI_DP,
+            notion=notion,
             orders=guarantee.orders,
             epsilons=guarantee.epsilons,
             adjacency=guarantee.adjacency,
@@ -224,9 +244,9 @@ def charge_of(guarantee: Guarantee, *, reproducible: bool = False) -> Charge:
         )
     if isinstance(guarantee, GaussianDP):
         return Charge(
-            notion=GAUSSIAN_DP, mu=guarantee.mu, adjacency=guarantee.adjacency, failure=failure
+            notion=notion, mu=guarantee.mu, adjacency=guarantee.adjacency, failure=failure
         )
-    return Charge(notion=UNADDED, failure=failure)
+    return Charge(notion=notion, failure=failure)
 
 
 def charges_of(guarantees: Sequence[Guarantee], *, reproducible: bool) -> tuple[Charge, ...]:

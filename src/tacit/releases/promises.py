@@ -6,13 +6,13 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeAlias
 
 from tacit._ground.values import Count, Flag, Positive, Share, Spelled, Within, value
 from tacit.guarantees.adjacency import Adjacency
 from tacit.releases.strength import gaussian_mu
 
-Pair: TypeAlias = tuple[float, float]
+Ends: TypeAlias = tuple[float, float]
 
 
 def rate_of(text: str) -> float:
@@ -23,9 +23,9 @@ def rate_of(text: str) -> float:
         raise ValueError(f"expected a share between 0 and 1, such as 1/3, got {text!r}") from None
 
 
-def bounds_of(text: str) -> dict[str, Pair]:
+def bounds_of(text: str) -> dict[str, Ends]:
     """Return the bounds of columns, as in ``age=0:120,income=0:250000``."""
-    found: dict[str, Pair] = {}
+    found: dict[str, Ends] = {}
     for piece in next(csv.reader([text]), []):
         name, _, ends = piece.rpartition("=")
         low, colon, high = ends.partition(":")
@@ -63,7 +63,7 @@ def _once(name: str, found: Mapping[str, Any]) -> None:
 
 Rate: TypeAlias = Annotated[float, Within(0, 1), Spelled("1/K", rate_of)]
 Bounds: TypeAlias = Annotated[
-    Mapping[str, Pair] | tuple[Pair, ...], Spelled("NAME=LOW:HIGH,…", bounds_of)
+    Mapping[str, Ends] | tuple[Ends, ...], Spelled("NAME=LOW:HIGH,…", bounds_of)
 ]
 LevelsOf: TypeAlias = Annotated[
     Mapping[str, tuple[str | float, ...]], Spelled("NAME=LEVEL,…", levels_of, repeated=True)
@@ -72,8 +72,26 @@ RowMethod: TypeAlias = Literal["auto", "sums", "swaps", "family", "cheaper"]
 DrawMethod: TypeAlias = Literal["auto", "true-information", "exact", "linear", "diagonal"]
 
 
-def _one_way(promise: Rows | Table) -> None:
-    """Refuse none and several ways of saying how strong a promise is."""
+class Promise(Protocol):
+    """What is hidden, and how well: a frozen value made by ``value``.
+
+    Attributes:
+        word: by which a flag chooses it, and a session names it.
+    """
+
+    word: ClassVar[str]
+
+
+def check_strength(promise: Any, prior: float) -> None:
+    """Refuse none and several ways of saying how strong a promise is, and a success of a guess.
+
+    Args:
+        promise: with the fields success, mu, epsilon, delta and rho.
+        prior: probability that what is hidden is so.
+
+    Raises:
+        ValueError: the message names the field.
+    """
     if (promise.epsilon is None) != (promise.delta is None):
         missing, given = ("delta", "epsilon") if promise.delta is None else ("epsilon", "delta")
         raise ValueError(f"{missing}: expected it beside {given}, got None")
@@ -84,6 +102,24 @@ def _one_way(promise: Rows | Table) -> None:
             f"success: expected exactly one of success, mu, epsilon with delta, and rho, got "
             f"{' and '.join(asked) or 'none'}"
         )
+    blind = max(prior, 1.0 - prior)
+    if promise.success is not None and promise.success <= blind:
+        raise ValueError(
+            f"success: expected more than {blind:.4g}, which guessing blind is right, got "
+            f"{promise.success!r}"
+        )
+
+
+def mu_of(promise: Any, prior: float) -> float:
+    """Return the largest μ that keeps a promise whose strength was checked, rounded down."""
+    return gaussian_mu(
+        success=promise.success,
+        mu=promise.mu,
+        epsilon=promise.epsilon,
+        delta=promise.delta,
+        rho=promise.rho,
+        prior=prior,
+    )
 
 
 @value
@@ -127,17 +163,11 @@ class Rows:
     confidence: Share = 0.999
 
     def _together(self) -> None:
-        _one_way(self)
-        blind = max(self.rate, 1.0 - self.rate)
-        if self.success is not None and self.success <= blind:
-            raise ValueError(
-                f"success: expected more than {blind:.4g}, which guessing blind is right, got "
-                f"{self.success!r}"
-            )
+        check_strength(self, self.rate)
 
     def largest_mu(self) -> float:
         """Return the largest μ that keeps it, rounded down."""
-        return _mu(self, self.rate)
+        return mu_of(self, self.rate)
 
 
 @value
@@ -172,16 +202,11 @@ class Table:
     adjacency: Adjacency = Adjacency.ADD_REMOVE
 
     def _together(self) -> None:
-        _one_way(self)
-        if self.success is not None and self.success <= 0.5:
-            raise ValueError(
-                f"success: expected more than 0.5, which guessing blind is right, got "
-                f"{self.success!r}"
-            )
+        check_strength(self, 0.5)
 
     def largest_mu(self) -> float:
         """Return the largest μ that keeps it, rounded down."""
-        return _mu(self, 0.5)
+        return mu_of(self, 0.5)
 
 
 @value
@@ -241,9 +266,6 @@ class Effort:
             raise ValueError(f"trials: expected 0, or 4 and more, got {self.trials}")
 
 
-Promise: TypeAlias = Rows | Table | Draw
-
-
 def check_promise(promise: Any, *allowed: type[Any]) -> None:
     """Refuse what is no promise, or none of those that a workflow keeps.
 
@@ -263,14 +285,3 @@ def check_effort(effort: Any) -> None:
     """
     if not isinstance(effort, Effort):
         raise ValueError(f"effort: expected an Effort, got {type(effort).__name__}")
-
-
-def _mu(promise: Rows | Table, prior: float) -> float:
-    return gaussian_mu(
-        success=promise.success,
-        mu=promise.mu,
-        epsilon=promise.epsilon,
-        delta=promise.delta,
-        rho=promise.rho,
-        prior=prior,
-    )

@@ -12,6 +12,7 @@ from tacit._ground.checks import Array, array, matrix, vector
 from tacit._ground.numbers import LARGEST_EXACT
 from tacit._ground.reprs import shown
 from tacit.guarantees.adjacency import Adjacency
+from tacit.statistics.promises import SMALLEST_POOL
 from tacit.statistics.queries.language import columns_read
 from tacit.statistics.queries.statistic import Columns
 from tacit.statistics.tables.cells import level_places, value_of
@@ -23,9 +24,6 @@ from tacit.statistics.tables.table import (
     observed_note,
     order_levels,
 )
-
-# A pool of which half is drawn has at least two rows in and two out.
-SMALLEST_POOL = 4
 
 
 @dataclass(frozen=True, eq=False)

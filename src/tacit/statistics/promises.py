@@ -8,11 +8,13 @@ from importlib import import_module
 from typing import Any
 
 from tacit.guarantees.base import Guarantee
-from tacit.releases.promises import Draw, Rows, Table, check_promise
-from tacit.statistics.pools import SMALLEST_POOL
+from tacit.releases.promises import Draw, Promise, Rows, Table, check_promise
 
+# A pool of which half is drawn has at least two rows in and two out.
+SMALLEST_POOL = 4
 # Every promise, and the module whose ``KEEPING`` says how it is kept, read when it is asked for.
-PROMISES: Mapping[type[Any], str] = {
+# A line here is all that ``prepare``, a session and ``tacit statistic --protect`` know of one.
+PROMISES: Mapping[type[Promise], str] = {
     Rows: "tacit.statistics.rows.workflow",
     Table: "tacit.statistics.bounded.workflow",
     Draw: "tacit.statistics.draws.workflow",

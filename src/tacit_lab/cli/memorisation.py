@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -24,6 +25,24 @@ RATES = {"adam": 3e-4, "sgd": 0.1}
 INSTALLED = "docstrings of this installation that tacit/small did not learn"
 
 
+@dataclass(frozen=True, kw_only=True)
+class SequenceFlags:
+    """What is learned, and the canaries in it."""
+
+    panel: ClassVar[str] = "Sequences"
+
+    canaries: Annotated[int, typer.Option(help="Canaries; fair coins leave half of them out.")] = 32
+    copies: Annotated[int, typer.Option(help="Copies of each canary.")] = 1
+    length: Annotated[int, typer.Option(help="Tokens of a sequence.")] = 32
+    sequences: Annotated[int, typer.Option(help="Most sequences that are learned from.")] = 512
+    protect: Annotated[
+        str, typer.Option(help="all: every sequence is a reference too; or canaries alone.")
+    ] = "all"
+    samples: Annotated[
+        int, typer.Option(help="Secrets drawn for each canary, and as many uniform ones.")
+    ] = 32
+
+
 @grouped
 def memorisation(
     texts: Annotated[
@@ -39,22 +58,11 @@ def memorisation(
     model: Annotated[
         str, typer.Option(help="Folder, name or tacit/small: a causal language model.")
     ] = "tacit/small",
-    canaries: Annotated[
-        int, typer.Option(help="Canaries; fair coins leave half of them out.")
-    ] = 32,
-    copies: Annotated[int, typer.Option(help="Copies of each canary.")] = 1,
-    length: Annotated[int, typer.Option(help="Tokens of a sequence.")] = 32,
-    sequences: Annotated[int, typer.Option(help="Most sequences that are learned from.")] = 512,
-    protect: Annotated[
-        str, typer.Option(help="all: every sequence is a reference too; or canaries alone.")
-    ] = "all",
+    what: SequenceFlags,
     optimizer: Annotated[str, typer.Option(help="adam or sgd.")] = "adam",
     reduction: Annotated[
         str, typer.Option(help="mean or sum of the losses of a sequence's tokens.")
     ] = "mean",
-    samples: Annotated[
-        int, typer.Option(help="Secrets drawn for each canary, and as many uniform ones.")
-    ] = 32,
     method: OneStep,
     run: Passes,
     flags: TrainingFlags,
@@ -76,14 +84,14 @@ def memorisation(
     way = choice("--optimizer", optimizer, ("adam", "sgd"))
     rate = RATES[way] if flags.rate is None else flags.rate
     saved = None if flags.save is None else check_new_folder("--save", flags.save)
-    loaded, learned, unseen, digest = _read(model, texts, length, sequences)
+    loaded, learned, unseen, digest = _read(model, texts, what.length, what.sequences)
 
     def prepare() -> Any:
         import torch
 
         made: Any = torch.optim.Adam if way == "adam" else torch.optim.SGD
         plan = MemorisationPlan(
-            canaries=canaries, copies=copies, samples=samples, audit=flags.attack
+            canaries=what.canaries, copies=what.copies, samples=what.samples, audit=flags.attack
         )
         prepared = prepare_memorisation(
             TrainingRecipe(model=loaded, optimizer=lambda parameters: made(parameters, lr=rate)),
@@ -92,7 +100,7 @@ def memorisation(
                 unseen=unseen,
                 batch=BATCH if flags.batch is None else flags.batch,
                 reduction=reduction,  # type: ignore[arg-type]
-                protect=protect,  # type: ignore[arg-type]
+                protect=what.protect,  # type: ignore[arg-type]
             ),
             flags.promise,
             run.lasting(passes=PASSES),
@@ -108,7 +116,9 @@ def memorisation(
         )
 
     def tell(destination: Destination, release: Any) -> None:
-        line(destination.json.console, "data", f"{len(learned):,} sequences of {length} tokens")
+        line(
+            destination.json.console, "data", f"{len(learned):,} sequences of {what.length} tokens"
+        )
         tell_release(destination, release)
         tell_model(destination, saved)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 
@@ -25,19 +26,52 @@ Images = Annotated[
 ]
 
 
+@dataclass(frozen=True, kw_only=True)
+class PoisonFlags:
+    """What the malicious source does."""
+
+    panel: ClassVar[str] = "Poison"
+
+    sources: Annotated[int, typer.Option(help="Among how many sources the images are split.")]
+    trigger: Annotated[
+        str, typer.Option(help="blended (squares of random colours) or low-frequency (smooth).")
+    ]
+    target: Annotated[int, typer.Option(help="Class that the malicious source wants.")]
+    alpha: Annotated[float, typer.Option(help="Share of a blended pattern in an image.")] = 0.2
+    norm: Annotated[
+        float, typer.Option(help="Norm of a low-frequency pattern, of pixels in 0 … 1.")
+    ] = 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DefenceFlags:
+    """What stands against it, and what it is measured beside."""
+
+    panel: ClassVar[str] = "Defence"
+
+    public: Annotated[
+        int,
+        typer.Option(help="So many training images belong to no source: learned without noise."),
+    ] = 0
+    angle: Annotated[
+        float, typer.Option(help="Degrees from the mean direction that a gradient may have.")
+    ] = 90.0
+    iterations: Annotated[
+        int, typer.Option(help="Steps of a round; more than 1 trains once more a source.")
+    ] = 1
+    repeats: Annotated[
+        int, typer.Option(help="Runs of the reference without the malicious source.")
+    ] = 2
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Train with isotropic noise of the same ε as well.")
+    ] = False
+
+
 @grouped
 def poisoning(
     data: Images,
     *,
-    sources: Annotated[int, typer.Option(help="Among how many sources the images are split.")],
-    trigger: Annotated[
-        str, typer.Option(help="blended (squares of random colours) or low-frequency (smooth).")
-    ],
-    target: Annotated[int, typer.Option(help="Class that the malicious source wants.")],
-    alpha: Annotated[float, typer.Option(help="Share of a blended pattern in an image.")] = 0.2,
-    norm: Annotated[
-        float, typer.Option(help="Norm of a low-frequency pattern, of pixels in 0 … 1.")
-    ] = 3.0,
+    poison: PoisonFlags,
     model: Annotated[
         str | None,
         typer.Option(
@@ -46,22 +80,7 @@ def poisoning(
             "network with group normalisation when left out.",
         ),
     ] = None,
-    public: Annotated[
-        int,
-        typer.Option(help="So many training images belong to no source: learned without noise."),
-    ] = 0,
-    angle: Annotated[
-        float, typer.Option(help="Degrees from the mean direction that a gradient may have.")
-    ] = 90.0,
-    iterations: Annotated[
-        int, typer.Option(help="Steps of a round; more than 1 trains once more a source.")
-    ] = 1,
-    repeats: Annotated[
-        int, typer.Option(help="Runs of the reference without the malicious source.")
-    ] = 2,
-    compare: Annotated[
-        bool, typer.Option("--compare", help="Train with isotropic noise of the same ε as well.")
-    ] = False,
+    defence: DefenceFlags,
     method: Annotated[OneStep, Only("noise")],
     run: Passes,
     flags: TrainingFlags,
@@ -86,21 +105,21 @@ def poisoning(
     from tacit_lab.poisoning.sources import TRIGGERS, blended, low_frequency
 
     # refused before the images are read
-    wanted = choice("--trigger", trigger, TRIGGERS)
+    wanted = choice("--trigger", poison.trigger, TRIGGERS)
     saved = new_file("--save", flags.save, flags.force)
     rate = RATE if flags.rate is None else flags.rate
-    problem = problem_of(data, model, public=public, rate=rate)
+    problem = problem_of(data, model, public=defence.public, rate=rate)
     shape = problem.shape
 
     def prepare() -> Any:
         images = PoisonedImages(
             data=problem.data,
             test=problem.test,
-            trigger=blended(shape, alpha=alpha)
+            trigger=blended(shape, alpha=poison.alpha)
             if wanted == "blended"
-            else low_frequency(shape, norm=norm, frequencies=min(4, *shape[1:])),
-            target=target,
-            sources=sources,
+            else low_frequency(shape, norm=poison.norm, frequencies=min(4, *shape[1:])),
+            target=poison.target,
+            sources=poison.sources,
             batch=BATCH if flags.batch is None else flags.batch,
             remarks=problem.remarks,
         )
@@ -111,9 +130,13 @@ def poisoning(
             images,
             flags.promise,
             run.lasting(passes=PASSES),
-            method=RobustAggregation(angle=angle, iterations=iterations, noise=method.noise),
+            method=RobustAggregation(
+                angle=defence.angle, iterations=defence.iterations, noise=method.noise
+            ),
             # --no-attack plays no attack
-            comparison=PoisoningComparison(repeats=repeats if flags.attack else 0, compare=compare),
+            comparison=PoisoningComparison(
+                repeats=defence.repeats if flags.attack else 0, compare=defence.compare
+            ),
             rng=flags.seed,
         )
         return saving(prepared, saved, problem.save)

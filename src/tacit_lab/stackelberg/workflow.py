@@ -34,10 +34,12 @@ from tacit_lab.stackelberg.frame import (
     label_vectors,
     value_groups,
 )
+from tacit_lab.stackelberg.rules import StackelbergChecks, StackelbergRules
 
 DECODERS = ("gaussian", "mixture-density", "flow", "categorical")
-NOISES = ("gaussian", "mixture", "elliptical")
-PENALTIES = ("budget-tracking", "pac-adjusted")
+# what is played and checked when nothing is said
+RULES, CHECKS = StackelbergRules(), StackelbergChecks()
+# a secret with so many rows a value, or more, is a finite one
 ROWS_PER_VALUE = 2
 FEWEST_SAMPLES = 10
 
@@ -48,18 +50,11 @@ def estimate_stackelberg(
     *,
     mi_budget: float,
     decoder: str | None = None,
-    noise: str = "gaussian",
     cost: ArrayLike | None = None,
-    penalty: str = "budget-tracking",
-    margin: float | None = None,
-    penalty_weight: float = 50.0,
     labels: Mapping[str, ArrayLike] | None = None,
     entropy: float | None = None,
-    steps: int = 600,
-    period: int = 10,
-    batch: int | None = None,
-    check_samples: int = 20_000,
-    confidence: float = 0.99,
+    rules: StackelbergRules = RULES,
+    checks: StackelbergChecks = CHECKS,
     rng: RandomSource = None,
     progress: bool | None = None,
 ) -> StackelbergEstimate:
@@ -83,24 +78,13 @@ def estimate_stackelberg(
         decoder: ``"gaussian"``, ``"mixture-density"``, ``"flow"`` (densities of ``secrets``) or
             ``"categorical"`` (over their distinct values); None for Gaussian with ``secrets`` and
             categorical without.
-        noise: ``"gaussian"`` (full covariance), ``"mixture"`` (of three Gaussians) or
-            ``"elliptical"`` (generalised Gaussian, tails and covariance).
         cost: F, what noise costs: None (squared error), a scalar, a diagonal (d,) or (d, d).
-        penalty: ``"budget-tracking"``, ``s (W − β̂)²`` with β̂ = H(X) − β, or ``"pac-adjusted"``,
-            ``s (β̂ + ε − W)₊²``. (As printed, the latter has W and β̂ + ε exchanged, and no noise at
-            all is then optimal.)
-        margin: ε in nats of the PAC-adjusted penalty, such as ``decoder_margin`` returns; below β.
-        penalty_weight: s > 0, relative: the excess over the budget is measured in budgets, and
-            the logarithm of the cost is minimised.
         labels: dictionary from names to (N,) integers: what Fano's inequality is applied to.
         entropy: H(X) in nats: differential, in the units of ``secrets``, for a density. None takes
             the exact one of a categorical secret, and otherwise the cross-entropy of the decoder
             family without Y, which makes the estimate a difference of two upper bounds.
-        steps: leader's steps, >= 10; the follower takes as many and some more.
-        period: steps of each between turns, T_φ of the paper.
-        batch: draws per step; None fits memory and time.
-        check_samples: draws for each check, >= 1000.
-        confidence: in (½, 1), with which the bounds of all checks hold together.
+        rules: how the game is played.
+        checks: how well the result is checked.
         rng: seeds the search and the checks. Noise is drawn later, by ``estimate.noise.sample``.
         progress: False never shows a bar; None and True do, on a terminal.
 
@@ -113,7 +97,9 @@ def estimate_stackelberg(
 
     Example:
         >>> outputs = [[-1.0], [-0.9], [0.9], [1.0]]
-        >>> estimate = estimate_stackelberg(outputs, mi_budget=0.5, steps=30, rng=0)
+        >>> estimate = estimate_stackelberg(
+        ...     outputs, mi_budget=0.5, rules=StackelbergRules(steps=30), rng=0
+        ... )
         >>> estimate.contradicted
         False
         >>> estimate.noise.second_moment.shape
@@ -126,15 +112,9 @@ def estimate_stackelberg(
     values, groups = value_groups(secrets, len(points))
     named = label_vectors(labels, len(points))
     family = _decoder_family(decoder, values)
-    choice("noise", noise, NOISES)
-    target = budget - _margin(penalty, margin, budget)
-    weight = positive("penalty_weight", penalty_weight)
-    integer("steps", steps, minimum=10)
-    integer("period", period, minimum=1)
-    if batch is not None:
-        integer("batch", batch, minimum=2)
-    integer("check_samples", check_samples, minimum=1000)
-    level = in_interval("confidence", confidence, 0.5, 1.0, open_low=True, open_high=True)
+    if rules.margin is not None:
+        in_interval("margin", rules.margin, 0.0, budget, open_high=True)
+    target = budget - (rules.margin or 0.0)
     if entropy is not None:
         as_float("entropy", entropy)
     source = generator(rng)
@@ -163,19 +143,19 @@ def estimate_stackelberg(
         offset=0.0,
         taught=taught,
         asked=asked,
-        one_sided=penalty == "pac-adjusted",
+        one_sided=rules.penalty == "pac-adjusted",
     )
-    rules = torch_game.Rules(
+    played = torch_game.Rules(
         decoder=family,
-        noise=noise,
-        steps=steps,
-        period=period,
-        penalty_weight=weight,
-        batch=batch,
+        noise=rules.noise,
+        steps=rules.steps,
+        period=rules.period,
+        penalty_weight=rules.penalty_weight,
+        batch=rules.batch,
     )
     seed = int(source.integers(2**63))
     learns = family in ("mixture-density", "flow")
-    blind = reference - (torch_game.blind_information(game, rules, seed) if learns else 0.0)
+    blind = reference - (torch_game.blind_information(game, played, seed) if learns else 0.0)
     known = blind if math.isnan(known) else known
     if known - blind >= target:
         raise ValueError(
@@ -184,8 +164,8 @@ def estimate_stackelberg(
             "so no noise meets it"
         )
     game = torch_game.with_offset(game, known - reference)
-    with progress_bar(steps, "leader and follower", shown=progress is not False) as advance:
-        outcome = torch_game.play(game, rules, seed, advance)
+    with progress_bar(rules.steps, "leader and follower", shown=progress is not False) as advance:
+        outcome = torch_game.play(game, played, seed, advance)
     finite = secrets is None or categorical or _few(groups)
     subject = CheckedSecret(points=frame.coordinates, groups=groups if finite else None)
     return StackelbergEstimate(
@@ -198,10 +178,10 @@ def estimate_stackelberg(
         entropy=known,
         entropy_source=known_source,
         decoder=family,
-        penalty=penalty,
+        penalty=rules.penalty,
         history=StackelbergHistory(cost=outcome.costs, estimated_information=outcome.informations),
-        checks=run_checks(outcome.noise, subject, named, check_samples, level, source),
-        confidence=level,
+        checks=run_checks(outcome.noise, subject, named, checks.samples, checks.confidence, source),
+        confidence=checks.confidence,
     )
 
 
@@ -257,17 +237,6 @@ def _decoder_family(decoder: str | None, secrets: Array | None) -> str:
             "secrets=outputs lets it predict the output"
         )
     return decoder
-
-
-def _margin(penalty: str, margin: float | None, budget: float) -> float:
-    choice("penalty", penalty, PENALTIES)
-    if penalty == "budget-tracking":
-        if margin is not None:
-            raise ValueError(f"margin: expected None with {penalty!r}, got {margin!r}")
-        return 0.0
-    if margin is None:
-        raise ValueError("margin: expected ε in nats with 'pac-adjusted', got None")
-    return in_interval("margin", margin, 0.0, budget, open_high=True)
 
 
 def _secret_frame(values: Array | None) -> RowFrame:

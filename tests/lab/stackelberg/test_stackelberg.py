@@ -18,9 +18,16 @@ from tacit.gate import Policy, check_release
 from tacit.guarantees import Guarantee, guarantee_from_dict
 from tacit.information import mixture
 from tacit.ledger import Ledger
-from tacit_lab.stackelberg import StackelbergEstimate, decoder_margin, estimate_stackelberg
+from tacit_lab.stackelberg import (
+    StackelbergChecks,
+    StackelbergEstimate,
+    StackelbergRules,
+    decoder_margin,
+    estimate_stackelberg,
+)
 
 SECRETS = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0], [3.0, 1.0], [1.0, 1.0]])
+STEPS = {count: StackelbergRules(steps=count) for count in (10, 20, 30, 200, 300)}
 
 
 def clusters(seed=0, rows=400, spread=0.3):
@@ -37,7 +44,11 @@ def clusters(seed=0, rows=400, spread=0.3):
 @pytest.fixture(scope="module")
 def finite():
     return estimate_stackelberg(
-        SECRETS, mi_budget=0.3, rng=1, steps=300, labels={"left": SECRETS[:, 0] < 1}
+        SECRETS,
+        mi_budget=0.3,
+        rng=1,
+        rules=STEPS[300],
+        labels={"left": SECRETS[:, 0] < 1},
     )
 
 
@@ -97,7 +108,9 @@ def test_checks_of_a_finite_secret_hold(finite):
 @pytest.mark.thorough
 @pytest.mark.parametrize("noise", ["mixture", "elliptical"])
 def test_other_noise_families_meet_the_budget(noise):
-    estimate = estimate_stackelberg(SECRETS, mi_budget=0.3, noise=noise, rng=1, steps=300)
+    estimate = estimate_stackelberg(
+        SECRETS, mi_budget=0.3, rng=1, rules=StackelbergRules(noise=noise, steps=300)
+    )
     check = estimate.checks[0]
     assert estimate.noise.family == noise
     assert check.lower <= 0.3 * 1.06
@@ -131,7 +144,7 @@ def test_mixture_density_decoder_finds_the_class():
         decoder="mixture-density",
         labels={"class": labels},
         rng=1,
-        steps=200,
+        rules=STEPS[200],
     )
     # Weaker decoders leave several times as much information as they report.
     assert estimate.checks[0].lower <= 0.5 * 1.1
@@ -147,7 +160,13 @@ def test_flow_decoder_sees_what_a_gaussian_does_not():
     costs = {}
     for decoder in ("gaussian", "flow"):
         estimate = estimate_stackelberg(
-            outputs, outputs, mi_budget=0.3, entropy=entropy, decoder=decoder, rng=1, steps=300
+            outputs,
+            outputs,
+            mi_budget=0.3,
+            entropy=entropy,
+            decoder=decoder,
+            rng=1,
+            rules=STEPS[300],
         )
         costs[decoder] = estimate.cost
         assert estimate.estimated_information == pytest.approx(0.3, abs=0.05)
@@ -160,7 +179,12 @@ def test_flow_decoder_sees_what_a_gaussian_does_not():
 def test_few_values_of_the_secret_are_grouped():
     outputs, labels, _ = clusters(rows=60)
     estimate = estimate_stackelberg(
-        outputs, labels, mi_budget=0.2, decoder="categorical", rng=1, steps=200
+        outputs,
+        labels,
+        mi_budget=0.2,
+        decoder="categorical",
+        rng=1,
+        rules=STEPS[200],
     )
     share = np.bincount(labels) / 60
     assert estimate.entropy == pytest.approx(-(share @ np.log(share)))
@@ -170,9 +194,12 @@ def test_few_values_of_the_secret_are_grouped():
 
 @pytest.mark.thorough
 def test_pac_adjusted_penalty_stays_below_the_budget():
-    plain = estimate_stackelberg(SECRETS, mi_budget=0.3, rng=1, steps=200)
+    plain = estimate_stackelberg(SECRETS, mi_budget=0.3, rng=1, rules=STEPS[200])
     careful = estimate_stackelberg(
-        SECRETS, mi_budget=0.3, penalty="pac-adjusted", margin=0.1, rng=1, steps=200
+        SECRETS,
+        mi_budget=0.3,
+        rules=StackelbergRules(penalty="pac-adjusted", margin=0.1, steps=200),
+        rng=1,
     )
     assert careful.estimated_information < 0.25
     assert careful.cost > 1.1 * plain.cost
@@ -187,7 +214,7 @@ def test_margin_is_the_formula_of_the_lemma():
 @pytest.mark.thorough
 def test_outputs_in_a_plane_get_noise_in_the_plane():
     outputs = SECRETS @ np.array([[1.0, 0.0, 2.0], [0.0, 1.0, -1.0]]) + 3.0
-    estimate = estimate_stackelberg(outputs, mi_budget=0.5, rng=0, steps=30)
+    estimate = estimate_stackelberg(outputs, mi_budget=0.5, rng=0, rules=STEPS[30])
     assert estimate.noise.lift.shape == (2, 3)
     assert np.linalg.matrix_rank(estimate.noise.covariance) == 2
     normal = np.cross([1.0, 0.0, 2.0], [0.0, 1.0, -1.0])
@@ -198,7 +225,8 @@ def test_outputs_in_a_plane_get_noise_in_the_plane():
 def test_a_seed_fixes_everything_and_torch_is_left_alone():
     state, threads = torch.get_rng_state(), torch.get_num_threads()
     first, second, other = (
-        estimate_stackelberg(SECRETS, mi_budget=0.5, steps=20, rng=seed) for seed in (3, 3, 4)
+        estimate_stackelberg(SECRETS, mi_budget=0.5, rules=STEPS[20], rng=seed)
+        for seed in (3, 3, 4)
     )
     assert first.summary() == second.summary()
     assert first.cost != other.cost
@@ -233,7 +261,7 @@ def test_an_estimate_is_no_guarantee(finite, tmp_path):
 
 def test_verdicts_without_a_refutation():
     outputs = np.random.default_rng(0).normal(size=(40, 1))
-    unchecked = estimate_stackelberg(outputs, outputs, mi_budget=0.5, steps=10, rng=0)
+    unchecked = estimate_stackelberg(outputs, outputs, mi_budget=0.5, rules=STEPS[10], rng=0)
     assert "is unchecked" in unchecked.verdict
     assert not unchecked.contradicted
 
@@ -253,7 +281,7 @@ HOSTILE = {
     "steps": [9, 1.5],
     "period": [0],
     "batch": [1],
-    "check_samples": [10],
+    "samples": [10],
     "confidence": [0.5, 1.0],
     "rng": [-1, "x"],
 }
@@ -265,21 +293,30 @@ HOSTILE = {
     ids=str,
 )
 def test_bad_input_is_named(name, value):
-    given = {"outputs": SECRETS, "mi_budget": 0.3, "steps": 10, "check_samples": 1000, "rng": 0}
+    given = {"outputs": SECRETS, "mi_budget": 0.3, "rng": 0}
+    asked = {"rules": {"steps": 10}, "checks": {"samples": 1000}}
     if name == "secrets":
         given["decoder"] = "gaussian"
-    given[name] = value
+    values = {**dict.fromkeys(("samples", "confidence"), "checks"),
+              **dict.fromkeys(vars(StackelbergRules()), "rules")}  # fmt: skip
+    (asked[values[name]] if name in values else given)[name] = value
     outputs = given.pop("outputs")
     secrets = given.pop("secrets", None)
     wanted = {"gaussian": "secrets", "pac-adjusted": "margin"}.get(str(value), name)
     with pytest.raises(ValueError, match=wanted):
-        estimate_stackelberg(outputs, secrets, **given)
+        estimate_stackelberg(
+            outputs,
+            secrets,
+            rules=StackelbergRules(**asked["rules"]),
+            checks=StackelbergChecks(**asked["checks"]),
+            **given,
+        )
 
 
 def test_an_entropy_that_no_noise_can_meet_is_refused():
     outputs, _, _ = clusters(rows=50)
     with pytest.raises(ValueError, match="entropy: expected less than"):
-        estimate_stackelberg(outputs, outputs, mi_budget=0.1, entropy=50.0, steps=10, rng=0)
+        estimate_stackelberg(outputs, outputs, mi_budget=0.1, entropy=50.0, rules=STEPS[10], rng=0)
 
 
 def test_without_torch_the_extra_is_named(monkeypatch):

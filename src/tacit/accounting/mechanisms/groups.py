@@ -19,6 +19,8 @@ MOST_RECORDS = 1000
 TABLED, NEWTON_STEPS = 2**13, 6
 # e^−800 is no float; a threshold 40 deviations below 0 leaves nothing beyond it.
 LARGEST_EXPONENT, FAR_BELOW = 800.0, 40.0
+# e^700 is a float still: of what is taken off a probability, more changes nothing.
+LARGEST_PART = 700.0
 # Relative roundings: of a binomial mass; of an exponential beside the size of its exponent.
 MASS_ROUNDING, EXPONENT_UNITS = 1e-12, 16
 
@@ -56,7 +58,8 @@ def subsampled_group(
     noise = positive("noise_multiplier", noise_multiplier)
     count = integer("steps", steps, minimum=1)
     many = integer("records", records, minimum=1, maximum=MOST_RECORDS)
-    # one record has a closed form; with every record in every step the sum moves by kC
+    # one record has a closed form; with every record in every step the sum moves by kC. σ/k may
+    # round up by half a unit: `subsampled_gaussian` raises the shift 1/σ by two
     if many == 1 or rate in (0.0, 1.0):
         return subsampled_gaussian(rate, noise / many, count)
     shifts = np.arange(many + 1) / noise
@@ -125,9 +128,11 @@ def _log_ratio(shifts: Array, logs: Array, x: Array) -> tuple[Array, Array]:
 
 def _difference(own: Array, other: Array, epsilon: Array) -> Array:
     """Return ``e^a − e^b``, rounded up, and at least 1 − e^ε, which every pair has."""
-    first, second = np.exp(own), np.exp(np.minimum(other, 700.0))
+    # a is the logarithm of a probability; a b near the largest float leaves the least bound alone
+    first, second = np.exp(own), np.exp(np.minimum(other, LARGEST_PART))
     # each exponential is off by its exponent's last digits, and by those of the masses
     size = 1.0 + np.abs(epsilon) + np.abs(np.where(np.isfinite(own), own, 0.0))
     slack = (MASS_ROUNDING + EXPONENT_UNITS * EPS * size) * (first + second)
+    # the whole space as the event: P(all) − e^ε Q(all)
     least = np.maximum(-np.expm1(np.minimum(epsilon, 0.0)), 0.0)
     return np.asarray(np.clip(np.maximum(first - second + slack, least), 0.0, 1.0))

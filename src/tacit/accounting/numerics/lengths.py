@@ -16,8 +16,9 @@ from tacit.accounting.numerics.mixtures import SCAN_POINTS, gaussian_square, sca
 from tacit.accounting.numerics.quadrature import NODES, WEIGHTS, integrate
 from tacit.accounting.numerics.special import chi_square_nodes, log_beta, log_gamma_peak
 
-# Logarithms: of the density of ln Y at the ends of its table; of the mass of the nodes of X left
-# out; and of those of T, of which the ends of Y are made, T far out and X near 1.
+# Logarithms: of the density of ln Y at the ends of its table, beyond which less than 1e-22 is left
+# that `projected_noise` adds; of the mass of the nodes of X left out; and of those of T, of which
+# the ends of Y are made, T far out and X near 1.
 LOG_UNSEEN, LOG_NODES, LOG_CHI_NODES = -56.0, -75.0, -120.0
 # Steps to the width of the narrower density, and the widest step: the trapezoidal rule over an
 # analytic peak is off by e^{−2π² (width/step)²}, 1e-50 for a normal peak.
@@ -118,6 +119,7 @@ def projected_length(dim: int, rank: int, scale: float) -> TabulatedLaw:
         knots = np.linspace(low, high, count + 1)
         spline = make_interp_spline(knots, density(knots, 1.0), k=5)
         between = (knots[:-1] + knots[1:]) / 2
+        # in the middle a spline is off most; the finer rule is off by less, and both count twice
         error = float(np.abs(np.expm1(density(between, FINER) - spline(between))).max())
         if error <= TABLE_ERROR or count >= MOST_KNOTS:
             return TabulatedLaw(spline, knots, error)
@@ -126,7 +128,14 @@ def projected_length(dim: int, rank: int, scale: float) -> TabulatedLaw:
 
 @dataclass(frozen=True)
 class _LogDensity:
-    """ln of the density of ln Y = shift + ln X + 2 ln T, to rounding."""
+    """ln of the density of ln Y = shift + ln X + 2 ln T, to rounding.
+
+    Args:
+        first: a of X ~ Beta(a, b).
+        second: b.
+        degrees: n of T ~ χ²_n.
+        shift: added to ln Y.
+    """
 
     first: float
     second: float
@@ -146,7 +155,8 @@ class _LogDensity:
                 terms = self.first * inside + (self.second - 1) * np.log(-np.expm1(inside))
             terms = np.where(share < 0, terms - log_beta(self.first, self.second), -np.inf)
         else:
-            # or over nodes of X, with the density of 2 ln T, half that of ln T, at what is left
+            # or over nodes of X, with the density of 2 ln T, half that of ln T, at what is left: of
+            # its peak e^{n/2 (v − e^v + 1)} at T = n e^v, by expm1 as v − e^v + 1 cancels
             logs, nodes = self._beta_nodes(fineness)
             length = (points[:, None] - self.shift - nodes) / 2 - math.log(self.degrees)
             terms = half * (length - np.expm1(np.minimum(length, LARGEST_LOG))) + log_gamma_peak(

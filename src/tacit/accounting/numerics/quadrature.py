@@ -22,7 +22,8 @@ Integrand: TypeAlias = Callable[[Index, Array], Array]
 # Relative, added to every δ that was integrated: more than the rounding of the sums (a panel adds
 # 10 products, an integral 10⁴ panels: 1e-12) and of the integrands (1e-11 of `gaussian_square`).
 RELATIVE_SLACK = 4e-10
-# Added too: more than the mass outside every range of integration, each below e^-85.
+# Added too: more than the mass outside ranges of integration that leave out e^-85; one that leaves
+# out more says who adds it.
 NEGLECTED = 1e-35
 # A panel is settled when halving changes less than this of its group's sum.
 CHANGE = 1e-12
@@ -59,7 +60,8 @@ def integrate(
     count = int(group_of.max()) + 1
     rows: Index = np.repeat(np.arange(edges.shape[0]), edges.shape[1] - 1)
     start, stop = edges[:, :-1].ravel(), edges[:, 1:].ravel()
-    # edges may coincide
+    # edges may coincide; a peak between the nodes of a panel is not found: who calls has looked for
+    # it (`scan_panels`)
     kept = stop > start
     rows, start, stop = rows[kept], start[kept], stop[kept]
     coarse = _panels(integrand, rows, start, stop)
@@ -82,7 +84,7 @@ def integrate(
         settled = CHANGE * scale[group_of[rows]] + TINY + noise * (stop - start)
         done = change <= settled
         # Gauss's error falls by 2²⁰ at a halving of a smooth integrand: what changed is far above
-        # it
+        # it; of kinks that is no bound
         total += np.bincount(group_of[rows[done]], (left + right + change)[done], count)
         # both halves of the others
         again = ~done

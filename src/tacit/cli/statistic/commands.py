@@ -14,11 +14,11 @@ from tacit.cli.options import Chosen, grouped
 from tacit.cli.publishing import Attacking, Destination, Source, publish, tell_table
 from tacit.cli.statistic.asking import QueryFlags, find_beside
 from tacit.cli.tables import Data, PoolFlags, split_names
-from tacit.releases.promises import Draw, Effort, Rows, Table
+from tacit.releases.promises import Effort, Promise, Rows
+from tacit.statistics.promises import PROMISES, keeping_of
 
 if TYPE_CHECKING:
     from tacit.releases import Release
-    from tacit.releases.promises import Promise
     from tacit.statistics import DataTable
 
 # No file that is a table is called so, nor is any command.
@@ -58,7 +58,7 @@ def statistic(
     data: Data = None,
     asked: QueryFlags,
     reading: PoolFlags,
-    promise: Annotated[Rows | Table | Draw, Chosen("--protect", "rows", "What is hidden.")],
+    promise: Annotated[Promise, Chosen("--protect", "rows", "What is hidden.", (*PROMISES,))],
     effort: Effort,
     drawing: Attacking,
 ) -> None:
@@ -67,7 +67,7 @@ def statistic(
     `tacit statistic compare TABLE` sets the three promises side by side and releases nothing; a
     file of that name is ./compare.
     """
-    from tacit.statistics.promises import keeping_of
+    from tacit.ledger.notions import notion_of
     from tacit.statistics.workflow import prepare_request, request_statistic
 
     _check_dropping(promise, reading.missing)
@@ -102,7 +102,7 @@ def statistic(
         prepare,
         drawing,
         Source.of(pool, data),
-        spends=_notion(keeping_of(promise).counts(request)),
+        spends=notion_of(keeping_of(promise).counts(request)),
         tell=lambda destination, release: _tell(destination, release, pool),
     )
 
@@ -111,7 +111,7 @@ def _check_dropping(promise: Promise, missing: str) -> None:
     """Refuse to drop rows where the number of rows has to be the same for every neighbour."""
     from tacit.guarantees.adjacency import Adjacency
 
-    replaced = isinstance(promise, Table) and promise.adjacency is Adjacency.REPLACE
+    replaced = getattr(promise, "adjacency", None) is Adjacency.REPLACE
     if replaced and missing in ("drop", "drop-unreadable"):
         raise ValueError(
             f"--missing: {missing} needs --adjacency add-remove, as a row that is replaced by one "
@@ -154,15 +154,6 @@ def _pair_by_column(
     size = group_size(promise.rate)
     pairing = by_column(table.rows[:, place], group_size=size, name=name)
     return rest, replace(promise, pairs=pairing)
-
-
-def _notion(counted: type[Any]) -> str:
-    """Return what a ledger calls a kind of guarantee, so that it can refuse before the work."""
-    from tacit.guarantees import GaussianDP, InformationBound
-    from tacit.ledger.notions import GAUSSIAN_DP, INFORMATION, UNADDED
-
-    notions: dict[Any, str] = {GaussianDP: GAUSSIAN_DP, InformationBound: INFORMATION}
-    return notions.get(counted, UNADDED)
 
 
 def _tell(destination: Destination, release: Release[Any], table: DataTable) -> None:

@@ -80,8 +80,8 @@ def newton(solver: RootSolver, start: Array, rtol: float) -> Solution:
     Newton in log λ: ``N θ = λ∘a∘log a``, ``λ ← λ exp θ``.
 
     The multiplicative step ``λ ← λ a²``, exact for orthogonal rows, is taken close to the optimum
-    and whenever a Newton step does not raise the lower bound. Rough spectra serve while they
-    bring the gap down.
+    and whenever a Newton step does not raise the lower bound. Rough spectra, of which the smallest
+    values are rounding, serve while they bring the gap down.
     """
     path = _Path(solver, np.einsum("ij,ij->i", solver.rows, solver.rows))
     multipliers, previous, use_newton = start, -np.inf, True
@@ -129,6 +129,7 @@ class _Path:
             cost = cheapest_repair(trace, spectrum.leverage, self.squared)[1]
         else:
             floor, cost = cheapest_floor(multipliers, spectrum, self.squared)
+        # the gap as the iteration sees it, its cost to rounding: that of a design is of its noise
         gap, by_diagonal = 1 - spectrum.lower_bound / cost, False
         # worth its product of matrices only where the rows' own gap is of first order in what is
         # left
@@ -144,7 +145,7 @@ class _Path:
         if self.best is None or gap < self.best.gap:
             self.best = Solution(multipliers, spectrum, gap, iteration, by_diagonal, floor)
         if spectrum.rough and self.idle >= IDLE:
-            # The rounding of the Gram matrix is in the way.
+            # the rounding of the Gram matrix is in the way: spectra are of the rows from here on
             self.solver.gram = None
         return self.best
 
@@ -176,7 +177,8 @@ def interior_point(
     solver = RootSolver(rows, None, rtol)
     multipliers = _multiplicative_start(solver, start)
     spectrum = solver.narrow_spectrum(multipliers)
-    # to where the dual is largest along λ: tr S = Σ λ; distances shrink by its root
+    # to where the dual is largest along λ: tr S = Σ λ, as S, a root, grows by √c where λ does by c;
+    # distances shrink by that root
     scale = (spectrum.singular.sum() / multipliers.sum()) ** 2
     leverage = spectrum.leverage / np.sqrt(scale)
     state = _State(rows, multipliers * scale, np.maximum(1 - leverage, LEAST_SLACK))

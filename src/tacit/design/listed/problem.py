@@ -374,7 +374,6 @@ class RowBlocks:
             yield first, self._scale(rows, self._limits(first, len(rows)))
             first += len(rows)
         # an empty stream, and budgets that outlast the rows, are seen at its end
-        # an empty stream, and budgets that outlast the rows, are seen at its end
         if first == 0:
             raise ValueError("differences: expected at least one row, got none")
         if np.ndim(self.budgets) == 1 and len(self.budgets) != first:

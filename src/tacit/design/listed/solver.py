@@ -92,6 +92,7 @@ def _solve_stream(blocks: RowBlocks, cost: Any, gram: Any, rtol: float, warm_sta
         raise ValueError("gram: expected None where differences are read in blocks")
     if warm_start is not None:
         raise ValueError("warm_start: expected None where differences are read in blocks")
+    # of a block: the index of its first row, and its rows; reading starts anew every time
     width = next(iter(blocks))[1].shape[1]
     return over_many(blocks, Cost(cost, width), rtol, None)
 

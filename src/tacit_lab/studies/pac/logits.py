@@ -21,7 +21,12 @@ from tacit.conversions import fano_information
 from tacit.covariance import Covariance, Dense
 from tacit.design import Design, gaussian_information, true_information
 from tacit.information import mixture
-from tacit_lab.stackelberg import FullGaussianNoise, estimate_stackelberg
+from tacit_lab.stackelberg import (
+    FullGaussianNoise,
+    StackelbergChecks,
+    StackelbergRules,
+    estimate_stackelberg,
+)
 from tacit_lab.studies.pac import figure, page, published
 from tacit_lab.studies.pac.data import MissingDataError
 from tacit_lab.studies.pac.networks import NetworkLogits, logits
@@ -134,8 +139,8 @@ class _Task:
             self.all,
             mi_budget=beta,
             entropy=self.entropy,
-            steps=self.sizes["steps"],
-            check_samples=1_000,
+            rules=StackelbergRules(steps=self.sizes["steps"]),
+            checks=StackelbergChecks(samples=1_000),
             rng=rng,
         )
         assert isinstance(estimate.noise, FullGaussianNoise)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,9 +35,6 @@ from tacit_lab.studies.specifications.measures import Floats
 from tacit_lab.studies.specifications.pictures import LabelledPictures
 from tacit_lab.studies.specifications.tasks import text_tasks
 
-if TYPE_CHECKING:
-    from tacit_lab.studies.specifications.stages import Way
-
 NAMES = {"images": "tacit/vision", "texts": "tacit/small"}
 # Of the subspace that comes with tacit/vision.
 RANK, SIZE = 2, 48
@@ -44,6 +42,18 @@ RANK, SIZE = 2, 48
 TOKENS, SHARED = 32, 1500
 TASKS = {"images": 120, "texts": 60}
 OBJECTIVES = {"aligned": LabelCodes, "label-free": ClassScatter}
+
+
+@dataclass(frozen=True)
+class Way:
+    """How learnwares and users are described: a route of PAVE, or ``"baselines"``."""
+
+    route: str
+    records: int = 1000
+    rank: int = RANK
+    subspace: int = SIZE
+    order: str = "aligned"
+    epsilons: tuple[float, ...] = (0.0,)
 
 
 def described(

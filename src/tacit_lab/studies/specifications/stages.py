@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tacit.specifications import judge_match
 from tacit_lab.studies.specifications import backbones
+from tacit_lab.studies.specifications.backbones import Way
 from tacit_lab.studies.specifications.baselines import (
     HISTOGRAM,
     LABELS,
@@ -36,18 +36,6 @@ from tacit_lab.studies.specifications.tasks import StudyTask
 
 # Developers draw their private records with this seed, and their scratch models' with 0.
 DEVELOPERS = 100
-
-
-@dataclass(frozen=True)
-class Way:
-    """How learnwares and users are described: a route of PAVE, or ``"baselines"``."""
-
-    route: str
-    records: int = 1000
-    rank: int = backbones.RANK
-    subspace: int = backbones.SIZE
-    order: str = "aligned"
-    epsilons: tuple[float, ...] = (0.0,)
 
 
 class Collection:
