@@ -204,7 +204,7 @@ def test_a_codebook_of_another_layer_or_width_is_refused(
     rows = torch.randn(400, 16, generator=torch.Generator().manual_seed(0))
     book = Codebook.fit(rows, CodebookFit(size=6, least_cell=1), rng=0, progress=False)
     origin = Origin(
-        model="another", model_digest="0" * 64, layer=1, length=8, calibration_size=400,
+        model="another", model_digest="0" * 64, layer=1, calibration_size=400,
         calibration_digest="1" * 64,
     )  # fmt: skip
     file = replace(book, origin=origin).save(tmp_path / "other.safetensors")

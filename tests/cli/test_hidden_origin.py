@@ -221,9 +221,8 @@ def test_clean_states_a_codebook_and_an_audit_name_what_they_are_of(
     )  # fmt: skip
     assert audited.code == 0, audited.err
     content = json.loads(audited.out)
-    made = content["origin"]
-    assert made["model_digest"] == origin.model_digest
+    made = dict(content["digests"])
+    assert made["model"] == origin.model_digest
     # what is written about prompts names none of them, not even by a digest
-    assert made["texts"] == {}
-    assert not {"bank_digest", "length"} & set(made)
-    assert "bank" not in dict(content["form"]["digests"])
+    assert set(made) <= {"model", "served", "layer", "calibration", "longest"}
+    assert (origin.bank_digest or "") not in audited.out

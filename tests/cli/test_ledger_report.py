@@ -25,8 +25,8 @@ def place(tmp_path: Path) -> Path:
             reservation.mark_drawn()
             reservation.commit({})
     # nothing is drawn: cancelled
-    with book.reserve("customers", nats(0.5), "=2+3"):
-        pass
+    with book.reserve("customers", nats(0.5), "=2+3") as reservation:
+        reservation.cancel()
     return path
 
 
