@@ -41,7 +41,7 @@ HOLDERS = sorted(set(holders()), key=lambda kind: kind.__qualname__)
 
 def test_holders_of_arrays_are_found():
     names = {kind.__name__ for kind in HOLDERS}
-    assert {"StatisticRelease", "ClassifierRelease", "Design", "DiscreteRelease"} <= names
+    assert {"Numbers", "Logits", "Design", "DiscreteRelease"} <= names
 
 
 @pytest.mark.parametrize("kind", HOLDERS, ids=lambda kind: kind.__name__)

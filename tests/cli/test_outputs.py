@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from tacit.design import isotropic
+from tacit.hidden_states import Differences
 from tacit.hidden_states import release as release_states
+from tacit.releases import save_rows
 from tests.cli_runner import QUICK, Tacit, refused, write_table
 
 
@@ -48,9 +50,9 @@ def test_two_outputs_are_two_files(tmp_path: Path, tacit: Tacit) -> None:
     refused(tacit("account", "gaussian", "--noise-std", "1", *both), "another file than --plot")
     model = ("audit", "model", "--layer", "1", "--report", same)
     refused(tacit(*model, "--points", same), "another file than --report")
-    for command in ("release", "codebook"):
+    for command, other in (("release", "--json"), ("codebook", "--out")):
         flags = ("--layer", "1", "--out", same, "--json", same)
-        refused(tacit("hidden", command, *flags), "another file than --out")
+        refused(tacit("hidden", command, *flags), f"another file than {other}")
     assert not same.exists()
 
 
@@ -69,8 +71,8 @@ def test_what_show_writes_is_shown_again(stored: Path, tmp_path: Path, tacit: Ta
 
 def test_stored_states_are_shown(tmp_path: Path, tacit: Tacit) -> None:
     states = np.zeros((3, 2))
-    noisy = release_states(states, isotropic([1.0, 1.0], 4.0), differences=[[2.0, 0.0]])
-    noisy.save(tmp_path / "states.safetensors")
+    noisy = release_states(states, isotropic([1.0, 1.0], 4.0), Differences(listed=[[2.0, 0.0]]))
+    save_rows(noisy, tmp_path / "states.safetensors")
     outcome = tacit("show", tmp_path / "states.safetensors")
     assert outcome.code == 0
     assert "3 noisy states of width 2" in outcome.out

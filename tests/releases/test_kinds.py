@@ -198,7 +198,9 @@ def spelled(path: tuple[Any, ...]) -> str:
 
 
 def test_every_kind_has_a_sample():
-    assert {real(name)["kind"] for name in MAKERS} == set(known_kinds())
+    # those two certify nothing and publish nothing; their own tests write them
+    others = {"hidden-features", "hidden-inversion"}
+    assert {real(name)["kind"] for name in MAKERS} == set(known_kinds()) - others
 
 
 @pytest.mark.parametrize(("name", "public"), FILES)

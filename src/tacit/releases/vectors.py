@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -279,7 +280,8 @@ def open_npy(name: str, path: Path) -> StoredRows:
             offset = stream.tell()
     except OSError as error:
         raise ValueError(f"{name}: cannot read {path} ({error.strerror})") from None
-    except ValueError:
+    except (ValueError, TokenError):
+        # a header that NumPy takes for one of Python 2 is tokenised first
         raise ValueError(f"{name}: {path} is not a .npy file") from None
     if len(shape) != 2 or dtype.hasobject or dtype.names is not None:
         raise ValueError(f"{name}: expected numbers of shape (n, d), got {dtype} of shape {shape}")

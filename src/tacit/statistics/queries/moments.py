@@ -53,7 +53,7 @@ class MomentStatistic(Statistic):
         return BoundMoments(self, places, tuple(columns.names[place] for place in places))
 
     @abstractmethod
-    def names(self, labels: Sequence[str]) -> tuple[str, ...]:
+    def names(self, columns: Sequence[str]) -> tuple[str, ...]:
         """Return one name for each number, from the names of the columns."""
 
     @abstractmethod
@@ -174,9 +174,9 @@ class Sum(ColumnMoments):
 
     word, order, straight, additive = "sum", 1, True, True
 
-    def names(self, labels: Sequence[str]) -> tuple[str, ...]:
+    def names(self, columns: Sequence[str]) -> tuple[str, ...]:
         """Return ``sum[a]`` for each column."""
-        return _each("sum", labels)
+        return _each("sum", columns)
 
     def numbers(self, totals: Totals, places: Places, conditions: Conditions) -> Array:
         """Return the sums."""
@@ -193,9 +193,9 @@ class Mean(ColumnMoments):
 
     word, order, straight = "mean", 1, True
 
-    def names(self, labels: Sequence[str]) -> tuple[str, ...]:
+    def names(self, columns: Sequence[str]) -> tuple[str, ...]:
         """Return ``mean[a]`` for each column."""
-        return _each("mean", labels)
+        return _each("mean", columns)
 
     def numbers(self, totals: Totals, places: Places, conditions: Conditions) -> Array:
         """Return the means."""
@@ -215,9 +215,9 @@ class SecondMoments(ColumnMoments):
 
     word, straight = "second-moments", True
 
-    def names(self, labels: Sequence[str]) -> tuple[str, ...]:
+    def names(self, columns: Sequence[str]) -> tuple[str, ...]:
         """Return ``moment[a,b]`` for every two columns, a column with itself too."""
-        return _triangle("moment", labels)
+        return _triangle("moment", columns)
 
     def numbers(self, totals: Totals, places: Places, conditions: Conditions) -> Array:
         """Return the second moments."""
@@ -230,9 +230,9 @@ class Variance(ColumnMoments):
 
     word, order = "variance", -2
 
-    def names(self, labels: Sequence[str]) -> tuple[str, ...]:
+    def names(self, columns: Sequence[str]) -> tuple[str, ...]:
         """Return ``variance[a]`` for each column."""
-        return _each("variance", labels)
+        return _each("variance", columns)
 
     def numbers(self, totals: Totals, places: Places, conditions: Conditions) -> Array:
         """Return the variances."""
@@ -249,9 +249,9 @@ class StandardDeviation(ColumnMoments):
 
     word, order = "std", -2
 
-    def names(self, labels: Sequence[str]) -> tuple[str, ...]:
+    def names(self, columns: Sequence[str]) -> tuple[str, ...]:
         """Return ``std[a]`` for each column."""
-        return _each("std", labels)
+        return _each("std", columns)
 
     def numbers(self, totals: Totals, places: Places, conditions: Conditions) -> Array:
         """Return the standard deviations."""
@@ -273,9 +273,9 @@ class CovarianceMatrix(ColumnMoments):
 
     word = "covariance"
 
-    def names(self, labels: Sequence[str]) -> tuple[str, ...]:
+    def names(self, columns: Sequence[str]) -> tuple[str, ...]:
         """Return ``cov[a,b]`` for every two columns, a column with itself too."""
-        return _triangle("cov", labels)
+        return _triangle("cov", columns)
 
     def numbers(self, totals: Totals, places: Places, conditions: Conditions) -> Array:
         """Return the covariances."""
@@ -312,9 +312,9 @@ class Correlation(ColumnMoments):
             raise ValueError("query: correlation needs at least two columns, got one")
         return found
 
-    def names(self, labels: Sequence[str]) -> tuple[str, ...]:
+    def names(self, columns: Sequence[str]) -> tuple[str, ...]:
         """Return ``corr[a,b]`` for every two columns."""
-        return tuple(f"corr[{first},{second}]" for first, second in combinations(labels, 2))
+        return tuple(f"corr[{first},{second}]" for first, second in combinations(columns, 2))
 
     def numbers(self, totals: Totals, places: Places, conditions: Conditions) -> Array:
         """Return the correlations; 0 where a variance is 0."""
@@ -363,9 +363,9 @@ class LeastSquares(MomentStatistic):
         places = (*features, target)
         return BoundMoments(self, places, tuple(columns.names[place] for place in places))
 
-    def names(self, labels: Sequence[str]) -> tuple[str, ...]:
+    def names(self, columns: Sequence[str]) -> tuple[str, ...]:
         """Return ``coef[a]`` for each column but the target, then ``intercept``."""
-        return (*_each("coef", labels[:-1]), "intercept")
+        return (*_each("coef", columns[:-1]), "intercept")
 
     def numbers(self, totals: Totals, places: Places, conditions: Conditions) -> Array:
         """Return the coefficients, then the intercept."""
@@ -424,10 +424,10 @@ class PrincipalComponents(MomentStatistic):
         integer("count", self.count, minimum=1, maximum=len(found.columns))
         return found
 
-    def names(self, labels: Sequence[str]) -> tuple[str, ...]:
+    def names(self, columns: Sequence[str]) -> tuple[str, ...]:
         """Return ``variance[pc1]`` … and ``pc1[a]`` …."""
         axes = [f"pc{number}" for number in range(1, self.count + 1)]
-        loadings = (f"{axis}[{label}]" for axis in axes for label in labels)
+        loadings = (f"{axis}[{label}]" for axis in axes for label in columns)
         return (*_each("variance", axes), *loadings)
 
     def numbers(self, totals: Totals, places: Places, conditions: Conditions) -> Array:
@@ -453,12 +453,12 @@ def target_place(columns: Columns, target: str | None) -> int:
     return len(columns.names) - 1 if target is None else columns.position(target, "target")
 
 
-def _each(word: str, labels: Sequence[str]) -> tuple[str, ...]:
-    return tuple(f"{word}[{label}]" for label in labels)
+def _each(word: str, columns: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"{word}[{label}]" for label in columns)
 
 
-def _triangle(word: str, labels: Sequence[str]) -> tuple[str, ...]:
-    pairs = combinations_with_replacement(labels, 2)
+def _triangle(word: str, columns: Sequence[str]) -> tuple[str, ...]:
+    pairs = combinations_with_replacement(columns, 2)
     return tuple(f"{word}[{first},{second}]" for first, second in pairs)
 
 

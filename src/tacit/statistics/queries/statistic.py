@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit._ground.checks import Array
-from tacit._ground.frozen import FrozenMapping
+from tacit._ground.frozen import FrozenMapping, read_only
+from tacit._ground.reprs import short_repr
 from tacit.statistics.queries.sums import Condition, Term, Totals, row_values
 
 # More categories than this are numbers, and named by the edges of bins.
@@ -28,6 +29,8 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 RowFunction: TypeAlias = Callable[[Array], Any]
 
 
+@short_repr
+@read_only
 @dataclass(frozen=True, eq=False)
 class Columns:
     """The columns of a table, and what is known of them before anything is drawn.
