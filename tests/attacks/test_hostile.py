@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tacit import Draw, Effort
 from tacit.attacks import (
     CodeChannel,
     Complement,
@@ -29,6 +30,12 @@ from tacit.classifiers import privatize_logits
 from tacit.conversions import fano_information
 from tacit.covariance import Diagonal, Isotropic
 from tests.arguments import check
+
+
+def logits_of(predict, pool, *, nats, method, confidence, trials, **options):
+    """Release logits; what is asked is a value of each argument."""
+    promise = Draw(nats=nats, method=method, confidence=confidence)
+    return privatize_logits(predict, pool, promise, Effort(trials=trials), **options)
 
 
 def attribute_of(prompts, released, labels, **options):
@@ -65,16 +72,16 @@ CALLS = {
     ),
     chernoff_interval: ([0.5, 10, 0.9], {}),
     fano_information: ([0.9, 4, 1.0], {}),
-    privatize_logits: (
+    logits_of: (
         [SCORES, np.arange(9)],
         {
-            "mi_budget": 0.5,
+            "nats": 0.5,
             "inputs": [0, 3],
             "labels": np.arange(9) % 5,
             "method": "exact",
             "cost": None,
             "confidence": 0.9,
-            "attack_trials": 9,
+            "trials": 9,
             "rng": 0,
         },
     ),
