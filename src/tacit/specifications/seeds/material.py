@@ -146,7 +146,7 @@ def digits() -> Pool:
         from sklearn.datasets import load_digits
     except ImportError:
         raise ValueError(
-            "folder: the digits come with scikit-learn: pip install '.[demo]' in a clone of Tacit"
+            "folder: the digits come with scikit-learn: pip install 'tacit-privacy[demo]'"
         ) from None
     held = load_digits()
     pictures = np.kron(held.images, np.ones((1, SIDE // 8, SIDE // 8)))[:, None]
