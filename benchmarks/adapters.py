@@ -58,7 +58,7 @@ def main() -> None:
     console = Console(width=110)
     kinds = dict(KINDS)
     if importlib.util.find_spec("opacus") is None:
-        console.print("Opacus is not installed, and is left out: pip install 'tacit[opacus]'")
+        console.print("Opacus is left out: pip install 'tacit-privacy[opacus]'")
         kinds = {"plain": plain, "tacit": tacit}
     else:
         # once, and not in every child

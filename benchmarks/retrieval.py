@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from tacit._ground.threads import one_thread
-from tacit.attacks.retrieval.attack import retrieve
+from tacit.attacks import Mahalanobis, retrieve
 from tacit.compute import available_workers
 from tacit.covariance import Dense
 
@@ -66,8 +66,7 @@ def main() -> None:
     found = []
 
     def attack() -> None:
-        options = {"metric": "mahalanobis", "covariance": noise, "floor": None}
-        found.append(retrieve(bank, released, truth, **options))
+        found.append(retrieve(bank, released, truth, metric=Mahalanobis(noise, floor=None)))
 
     pairs = []
     for _ in range(given.repeats):

@@ -81,7 +81,7 @@ def fail(sentence: str) -> NoReturn:
 def main(arguments: list[str]) -> int:
     """Run the tests marked ``postgres`` or ``services``; one that is skipped fails the run."""
     if importlib.util.find_spec("psycopg") is None:
-        fail("the driver psycopg is missing; pip install '.[postgres]'")
+        fail("the driver psycopg is missing; pip install 'tacit-privacy[postgres]'")
     binaries = programs()
     if binaries is None:
         install()

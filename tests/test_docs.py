@@ -97,3 +97,21 @@ def test_every_term_of_the_glossary_is_defined_once():
     text = (DOCS / "explanation" / "glossary.md").read_text("utf-8")
     terms = re.findall(r"^## (.+)$", text, re.M)
     assert len(terms) == len(set(terms)) > 30
+
+
+def test_every_install_line_names_this_distribution_or_a_path():
+    """On the public index ``tacit`` is another package: nobody is sent there."""
+    places = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "Makefile", *DOCS.rglob("*.md")]
+    places += [*(ROOT / "src").rglob("*.py"), *ROOT.glob(".ci/*"), *ROOT.glob("benchmarks/*.py")]
+    wrong = re.compile(
+        r"(?:pip3?|uv|pipx)(?: pip)? (?:install|add)[^\n#`]*[\s'\"=]tacit(?![-_/\w])"
+    )
+    lines = [
+        (place.relative_to(ROOT), line)
+        for place in places
+        for line in place.read_text("utf-8").splitlines()
+        if wrong.search(line)
+    ]
+    assert not lines
+    assert wrong.search("pip install 'tacit[llm]'")
+    assert not wrong.search("pip install 'tacit-privacy[llm]'")

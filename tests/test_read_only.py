@@ -68,7 +68,7 @@ def values():
     yield logits
     yield logits.draw()
     yield bayes(ROWS, covariance.Isotropic(9.0, 4), range(60), trials=50, rng=0)
-    yield retrieve(ROWS, ROWS + 1.0, range(60), metric="euclidean")
+    yield retrieve(ROWS, ROWS + 1.0, range(60))
 
 
 def hidden():

@@ -59,7 +59,7 @@ def values():
     yield privatize("mean", ROWS, Draw(nats=0.5), Effort(simulations=64, workers=1), rng=0)
     yield privatize_logits(ROWS, range(60), Draw(nats=0.5), Effort(trials=0), rng=0)
     yield bayes(ROWS, covariance.Isotropic(9.0, 60), range(60), trials=50, rng=0)
-    yield retrieve(ROWS, ROWS + 1.0, range(60), metric="euclidean")
+    yield retrieve(ROWS, ROWS + 1.0, range(60))
 
 
 def test_no_value_prints_its_numbers():

@@ -30,7 +30,7 @@ def test_accounting_does_not_import_opacus_and_says_what_is_missing():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == (
-        "tacit.accounting.exchange.opacus needs Opacus: pip install '.[opacus]' in a clone of Tacit"
+        "tacit.accounting.exchange.opacus needs Opacus: pip install 'tacit-privacy[opacus]'"
     )
 
 

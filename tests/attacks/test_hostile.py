@@ -3,10 +3,15 @@
 import numpy as np
 import pytest
 
+from tacit import Draw, Effort
 from tacit.attacks import (
     CodeChannel,
+    Complement,
+    Euclidean,
     Labelled,
+    Mahalanobis,
     Topics,
+    Weighted,
     attributes,
     bank_posterior,
     bayes,
@@ -25,6 +30,12 @@ from tacit.classifiers import privatize_logits
 from tacit.conversions import fano_information
 from tacit.covariance import Diagonal, Isotropic
 from tests.arguments import check
+
+
+def logits_of(predict, pool, *, nats, method, confidence, trials, **options):
+    """Release logits; what is asked is a value of each argument."""
+    promise = Draw(nats=nats, method=method, confidence=confidence)
+    return privatize_logits(predict, pool, promise, Effort(trials=trials), **options)
 
 
 def attribute_of(prompts, released, labels, **options):
@@ -61,16 +72,16 @@ CALLS = {
     ),
     chernoff_interval: ([0.5, 10, 0.9], {}),
     fano_information: ([0.9, 4, 1.0], {}),
-    privatize_logits: (
+    logits_of: (
         [SCORES, np.arange(9)],
         {
-            "mi_budget": 0.5,
+            "nats": 0.5,
             "inputs": [0, 3],
             "labels": np.arange(9) % 5,
             "method": "exact",
             "cost": None,
             "confidence": 0.9,
-            "attack_trials": 9,
+            "trials": 9,
             "rng": 0,
         },
     ),
@@ -92,15 +103,13 @@ NOISE = Isotropic(1.0, 1)
 BANK = np.random.default_rng(1).normal(size=(9, 3))
 RELEASED = BANK[:4] + 0.1
 RETRIEVALS = {
-    "euclidean": {"last_tokens": np.arange(9) % 2, "index": "exact", "confidence": 0.9},
-    "complement": {"basis": np.eye(3)[:1]},
-    "weighted": {"coordinate_weights": [1.0, 2.0, 0.0]},
-    "mahalanobis": {
-        "covariance": Diagonal([1.0, 2.0, 0.5]),
-        "weights": np.ones(9),
-        "floor": 0.1,
-        "rng": 0,
-    },
+    Euclidean: ({}, {"last_tokens": np.arange(9) % 2, "index": "exact", "confidence": 0.9}),
+    Complement: ({"basis": np.eye(3)[:1]}, {}),
+    Weighted: ({"coordinate_weights": [1.0, 2.0, 0.0]}, {}),
+    Mahalanobis: (
+        {"covariance": Diagonal([1.0, 2.0, 0.5]), "floor": 0.1},
+        {"weights": np.ones(9), "rng": 0},
+    ),
 }
 
 
@@ -125,7 +134,13 @@ def test_nothing_but_value_errors(function):
 
 @pytest.mark.parametrize("metric", RETRIEVALS)
 def test_retrieval_raises_nothing_but_value_errors(metric):
-    check(retrieve, [BANK, RELEASED, np.arange(4)], {"metric": metric, **RETRIEVALS[metric]})
+    held, beside = RETRIEVALS[metric]
+
+    def attack(bank, queries, truth, **options):
+        own = {name: options.pop(name) for name in held}
+        return retrieve(bank, queries, truth, metric=metric(**own), **options)
+
+    check(attack, [BANK, RELEASED, np.arange(4)], {**held, **beside})
 
 
 def test_retrieval_tuned_on_hostile_states_raises_nothing_but_value_errors():
@@ -133,9 +148,7 @@ def test_retrieval_tuned_on_hostile_states_raises_nothing_but_value_errors():
 
     def tuned(queries, truth, other, own):
         held_out = (other, own)
-        return retrieve(
-            BANK, queries, truth, metric="mahalanobis", covariance=noise, held_out=held_out
-        )
+        return retrieve(BANK, queries, truth, metric=Mahalanobis(noise, held_out=held_out))
 
     check(tuned, [RELEASED, np.arange(4), RELEASED + 0.1, np.arange(4)], {})
 

@@ -7,9 +7,24 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from tacit import attacks
 from tacit.attacks import Complement, Euclidean, Mahalanobis, Weighted
-from tacit.attacks.retrieval.attack import retrieve, zipf
+from tacit.attacks.retrieval.attack import zipf
 from tacit.covariance import Dense, Diagonal, Factored, Isotropic, LowRank
+
+METRICS = {
+    "euclidean": (Euclidean, ()),
+    "complement": (Complement, ("basis",)),
+    "weighted": (Weighted, ("coordinate_weights",)),
+    "mahalanobis": (Mahalanobis, ("covariance", "floor", "held_out")),
+}
+
+
+def retrieve(bank, queries, truth, *, metric="euclidean", **options):
+    """Attack by the metric of a name, with those of the options that it holds."""
+    kind, names = METRICS[metric]
+    held = {name: options.pop(name) for name in names if name in options}
+    return attacks.retrieve(bank, queries, truth, metric=kind(**held), **options)
 
 
 def problem(count=300, width=6, queries=60, seed=0):
@@ -307,16 +322,13 @@ def test_bad_input_is_refused():
         ("queries", lambda: retrieve(bank, bank[truth], truth, **told)),
         ("truth", lambda: retrieve(bank, released, truth + 300)),
         ("truth", lambda: retrieve(bank, released, truth[:-1])),
-        ("metric", lambda: retrieve(bank, released, truth, metric="cosine")),
-        ("covariance", lambda: retrieve(bank, released, truth, metric="mahalanobis")),
-        ("covariance", lambda: retrieve(bank, released, truth, covariance=noise)),
+        ("metric", lambda: attacks.retrieve(bank, released, truth, metric="cosine")),
         (
             "covariance",
             lambda: retrieve(
                 bank, released, truth, metric="mahalanobis", covariance=Isotropic(1.0, 5)
             ),
         ),
-        ("basis", lambda: retrieve(bank, released, truth, metric="complement")),
         ("basis", lambda: retrieve(bank, released, truth, metric="complement", basis=np.eye(6))),
         (
             "coordinate_weights",
@@ -334,49 +346,6 @@ def test_bad_input_is_refused():
         with pytest.raises(ValueError, match=name):
             call()
     assert retrieve(bank, bank[truth], truth).clean == len(truth)
-
-
-def test_a_metric_is_a_value_or_its_word():
-    source = np.random.default_rng(21)
-    bank = source.normal(size=(300, 6))
-    truth, noise = np.arange(60), Diagonal([0.5, 0.5, 0.5, 2.0, 2.0, 2.0])
-    released = bank[truth] + noise.sample(60, source)
-    rows = np.arange(100, 130)
-    apart = (bank[rows] + noise.sample(30, source), rows)
-    pairs = [
-        (Euclidean(), {"metric": "euclidean"}),
-        (Complement(np.eye(6)[:2]), {"metric": "complement", "basis": np.eye(6)[:2]}),
-        (Weighted(WEIGHTS), {"metric": "weighted", "coordinate_weights": WEIGHTS}),
-        (Mahalanobis(noise), {"metric": "mahalanobis", "covariance": noise}),
-        (
-            Mahalanobis(noise, held_out=apart),
-            {"metric": "mahalanobis", "covariance": noise, "held_out": apart},
-        ),
-        (
-            Mahalanobis(noise, floor=0.3),
-            {"metric": "mahalanobis", "covariance": noise, "floor": 0.3},
-        ),
-    ]
-    for value, words in pairs:
-        by_value = retrieve(bank, released, truth, metric=value, rng=0)
-        by_word = retrieve(bank, released, truth, rng=0, **words)
-        assert by_value.to_dict() == by_word.to_dict()
-
-
-@pytest.mark.parametrize(
-    ("name", "beside"),
-    [
-        ("covariance", {"covariance": Isotropic(1.0, 6)}),
-        ("basis", {"basis": np.eye(6)[:1]}),
-        ("floor", {"floor": 0.1}),
-        ("floor", {"floor": "best"}),
-        ("weights", {"weights": np.ones(40)}),
-    ],
-)
-def test_what_a_metric_holds_is_not_given_beside_it(name, beside):
-    bank = np.random.default_rng(3).normal(size=(40, 6))
-    with pytest.raises(ValueError, match=name):
-        retrieve(bank, bank[:5] + 0.1, np.arange(5), metric=Euclidean(), **beside)
 
 
 def test_a_mahalanobis_metric_needs_a_covariance():

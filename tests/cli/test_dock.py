@@ -84,4 +84,4 @@ def test_a_missing_package_is_a_sentence(
         return None if name == "fastapi" else found(name)
 
     monkeypatch.setattr(importlib.util, "find_spec", without)
-    refused(tacit("dock", "serve", "--folder", tmp_path), "fastapi", "'.[dock]' in a clone")
+    refused(tacit("dock", "serve", "--folder", tmp_path), "fastapi", "'tacit-privacy[dock]'")

@@ -185,7 +185,7 @@ def test_a_missing_extra_is_named():
     output = subprocess.run(
         [sys.executable, "-c", script], check=True, capture_output=True, text=True
     ).stdout
-    assert "tacit.models.load needs torch: pip install '.[llm]' in a clone" in output
+    assert "tacit.models.load needs torch: pip install 'tacit-privacy[llm]'" in output
 
 
 def test_prompts_that_stand_in_a_stream_are_found():

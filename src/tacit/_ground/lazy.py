@@ -21,8 +21,8 @@ EXTRAS = {
 
 
 def install_with(extra: str) -> str:
-    """Return how Tacit is installed with an extra: another package has its name on the index."""
-    return f"pip install '.[{extra}]' in a clone of Tacit"
+    """Return how Tacit is installed with an extra: on the index ``tacit`` is another package."""
+    return f"pip install 'tacit-privacy[{extra}]'"
 
 
 def attach(

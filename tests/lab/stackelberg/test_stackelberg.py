@@ -324,7 +324,7 @@ def test_without_torch_the_extra_is_named(monkeypatch):
     package = sys.modules["tacit_lab.stackelberg"]
     monkeypatch.delattr(package, "game", raising=False)
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(ImportError, match=r"pip install '\.\[torch\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'tacit-privacy\[torch\]'"):
         estimate_stackelberg(SECRETS, mi_budget=0.3, rng=0)
 
 

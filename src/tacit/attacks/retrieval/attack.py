@@ -16,8 +16,9 @@ from tacit._ground.checks import (
     integer,
     positive,
 )
+from tacit._ground.reprs import shown
 from tacit.attacks.retrieval.index import indexed
-from tacit.attacks.retrieval.metrics import Metric, read_metric
+from tacit.attacks.retrieval.metrics import Euclidean, Metric
 from tacit.attacks.retrieval.problem import RetrievalProblem
 from tacit.attacks.retrieval.ranks import RankCounts
 from tacit.attacks.retrieval.result import (
@@ -27,9 +28,11 @@ from tacit.attacks.retrieval.result import (
     share_interval,
     top_shares,
 )
-from tacit.covariance import Covariance
 
 __all__ = ["CandidatePoint", "RetrievalAttack", "retrieve", "zipf"]
+
+# the distance where nothing is known of the noise
+EUCLIDEAN = Euclidean()
 
 
 def retrieve(
@@ -37,12 +40,7 @@ def retrieve(
     queries: ArrayLike,
     truth: ArrayLike,
     *,
-    metric: Metric | str = "euclidean",
-    covariance: Covariance | ArrayLike | None = None,
-    basis: ArrayLike | None = None,
-    coordinate_weights: ArrayLike | None = None,
-    floor: str | float | None = "tuned",
-    held_out: tuple[Any, Any] | None = None,
+    metric: Metric = EUCLIDEAN,
     weights: ArrayLike | None = None,
     last_tokens: ArrayLike | None = None,
     index: str = "exact",
@@ -52,9 +50,9 @@ def retrieve(
 ) -> RetrievalAttack:
     """Rank the candidates of a bank by their distance from each released state.
 
-    ``d²(z, c) = (z − h_c)ᵀ M (z − h_c)`` with M = I (euclidean), the projector on what ``basis``
-    does not span (complement), diag(w) (weighted) or (Σ + τ I)⁻¹ (mahalanobis), which is
-    Bayes-optimal at τ = 0. Where Σ is singular and τ = 0, a candidate that differs from the
+    ``d²(z, c) = (z − h_c)ᵀ M (z − h_c)`` with M = I (``Euclidean``), the projector on what a basis
+    does not span (``Complement``), diag(w) (``Weighted``) or (Σ + τ I)⁻¹ (``Mahalanobis``), Bayes-
+    optimal at τ = 0. Where Σ is singular and τ = 0, a candidate that differs from the
     release in a direction without noise is ruled out, whatever its distance.
 
     Args:
@@ -62,14 +60,7 @@ def retrieve(
             such blocks.
         queries: (n, d) released states.
         truth: (n,) the candidate behind each release.
-        metric: a value such as ``Mahalanobis(Σ, floor)``, which holds the five arguments after it,
-            or one of the four words above with those of them that it needs.
-        covariance: Σ of the noise, with mahalanobis.
-        basis: (k, d), with complement.
-        coordinate_weights: (d,), each >= 0, with weighted.
-        floor: τ >= 0; ``"tuned"`` takes the best of a grid on held-out noisy states; None is 0.
-        held_out: (queries, truth) of noisy states other than ``queries``; drawn afresh from the
-            bank and Σ when None, which the attacker can do.
+        metric: such as ``Mahalanobis(Σ, floor=None)``.
         weights: (N,) probabilities > 0 of the candidates, up to a factor, with mahalanobis: ranks
             by the posterior. Draw ``truth`` from the same law.
         last_tokens: (N,) the last token of every candidate.
@@ -87,39 +78,34 @@ def retrieve(
 
     Example:
         >>> import numpy as np
+        >>> from tacit.attacks import Mahalanobis
         >>> from tacit.covariance import Diagonal
         >>> bank = np.random.default_rng(0).normal(size=(1000, 8))
         >>> truth, noise = np.arange(200), Diagonal([0.01] * 4 + [25.0] * 4)
         >>> released = noise.release(bank[truth], rng=1)
         >>> blind = retrieve(bank, released, truth)
-        >>> told = retrieve(bank, released, truth, metric="mahalanobis", covariance=noise, rng=2)
+        >>> told = retrieve(bank, released, truth, metric=Mahalanobis(noise), rng=2)
         >>> blind.top1 < 0.1 < 0.8 < told.top1
         True
 
     Source: hidden-state, App. R.3 and T; Prop. 9 for a singular Σ.
     """
-    measure = read_metric(
-        metric,
-        covariance=covariance,
-        basis=basis,
-        coordinate_weights=coordinate_weights,
-        floor=floor,
-        held_out=held_out,
-    )
-    if weights is not None and measure.noise is None:
-        raise ValueError(f"weights: expected metric 'mahalanobis' beside it, got {measure.name!r}")
-    problem = RetrievalProblem.check(bank, queries, truth, measure.noise, weights, last_tokens)
+    if not isinstance(metric, Metric):
+        raise ValueError(f"metric: expected one such as Mahalanobis(Σ), got {shown(metric)}")
+    if weights is not None and metric.noise is None:
+        raise ValueError(f"weights: expected a Mahalanobis metric beside it, got {metric.name!r}")
+    problem = RetrievalProblem.check(bank, queries, truth, metric.noise, weights, last_tokens)
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     kind = choice("index", index, ("exact", "flat", "ivf"))
     if kind != "exact" and (weights is not None or last_tokens is not None):
         raise ValueError(f"index: expected 'exact' beside weights or last_tokens, got {kind!r}")
-    space, tau = measure.space(problem, rng)
+    space, tau = metric.space(problem, rng)
     found, recall = (
         (problem.standing(space), 1.0)
         if kind == "exact"
         else indexed(problem.bank, problem.queries, problem.truth, space, kind, probes)
     )
-    return _measured(problem, found, measure.name, tau, level, kind, recall)
+    return _measured(problem, found, metric.name, tau, level, kind, recall)
 
 
 def _measured(

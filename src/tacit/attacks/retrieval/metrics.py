@@ -18,7 +18,6 @@ from tacit.covariance import Covariance
 from tacit.covariance import Isotropic as IsotropicNoise
 from tacit.covariance.coercion import as_covariance
 
-METRICS = ("euclidean", "complement", "weighted", "mahalanobis")
 FLOORS = (0.0, 1e-6, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 
 
@@ -135,43 +134,3 @@ class Mahalanobis(Metric):
         ]
         tau = grid[int(np.argmax(gains))]
         return noise_space(problem.centre, covariance, tau), tau
-
-
-def read_metric(
-    metric: Metric | str,
-    *,
-    covariance: Covariance | ArrayLike | None = None,
-    basis: Any = None,
-    coordinate_weights: Any = None,
-    floor: str | float | None = "tuned",
-    held_out: tuple[Any, Any] | None = None,
-) -> Metric:
-    """Return the metric that a word and what it needs name, or the value given.
-
-    Raises:
-        ValueError: an unknown word, or an argument that its metric lacks or has no use for.
-    """
-    given: dict[str, Any] = {
-        "covariance": covariance,
-        "basis": basis,
-        "coordinate_weights": coordinate_weights,
-        "held_out": held_out,
-    }
-    if isinstance(metric, Metric):
-        given["floor"] = None if isinstance(floor, str) and floor == "tuned" else floor
-        beside = [name for name, value in given.items() if value is not None]
-        if beside:
-            raise ValueError(f"{beside[0]}: expected inside {type(metric).__name__}, got it beside")
-        return metric
-    choice("metric", metric, METRICS)
-    for name, owner in (("basis", "complement"), ("coordinate_weights", "weighted")):
-        if (given[name] is not None) != (metric == owner):
-            raise ValueError(f"{name}: expected with metric {owner!r} and with no other")
-    if (covariance is not None) != (metric == "mahalanobis"):
-        expected = "one" if covariance is None else "none"
-        raise ValueError(f"covariance: expected {expected} with metric {metric!r}")
-    if covariance is not None:
-        return Mahalanobis(as_covariance("covariance", covariance), floor, held_out)
-    if basis is not None:
-        return Complement(basis)
-    return Euclidean() if coordinate_weights is None else Weighted(coordinate_weights)

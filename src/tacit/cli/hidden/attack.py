@@ -65,7 +65,7 @@ def attack(
         read = {f"--{name.replace('_', '-')}": named.get(name) for name in PATHS}
         refuse_inputs("--json", output.path, read)
     found, prefixes, origin = recorded.prepare(made, released)
-    from tacit.attacks.retrieval.attack import retrieve
+    from tacit.attacks import Euclidean, Mahalanobis, retrieve
 
     details, seed = found_release.details, (origin.flags or {}).get("seed")
     assert seed is None or isinstance(seed, int)
@@ -75,10 +75,9 @@ def attack(
         found.states(prefixes.bank.new_tensor(distinct), origin.layer),
         details.states,
         truth.reshape(-1),
-        metric=metric,
+        metric=Euclidean() if metric == "euclidean" else Mahalanobis(details.covariance),
         last_tokens=distinct[:, -1],
         rng=seed,
-        **({} if metric == "euclidean" else {"covariance": details.covariance}),
     )
     told = f"layer {origin.layer} of {origin.model}, as {released} says"
     _tell(output, found_release, result, told)

@@ -159,7 +159,7 @@ def digits() -> DataSet:
         from sklearn.datasets import load_digits
     except ImportError:
         raise ValueError(
-            "folder: the digits come with scikit-learn: pip install '.[demo]' in a clone of Tacit"
+            "folder: the digits come with scikit-learn: pip install 'tacit-privacy[demo]'"
         ) from None
     from tacit.specifications.backbones.vision import pictures
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tacit.attacks import retrieve
+from tacit.attacks import Mahalanobis, retrieve
 from tacit.covariance import Isotropic
 from tacit.hidden_states import Geometry, designs_at_budget
 from tacit.models import LanguageModel
@@ -30,9 +30,7 @@ class _Bench:
         """Return use and attack of one covariance."""
         truth = np.arange(self.count)
         released = noise.release(self.states[truth], rng=7)
-        found = retrieve(
-            self.states, released, truth, metric="mahalanobis", covariance=noise, floor=0.0, rng=8
-        )
+        found = retrieve(self.states, released, truth, metric=Mahalanobis(noise, floor=0.0), rng=8)
         return {**self.used(released), "attack": float(found.top1), "queries": self.count}
 
     def used(self, released: Any) -> dict[str, float]:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.attacks import retrieve
+from tacit.attacks import Mahalanobis, retrieve
 from tacit.covariance import Covariance
 from tacit.hidden_states import (
     Denoiser,
@@ -139,9 +139,7 @@ def middle(
         for name in DESIGNS:
             noise: Covariance = designs[name].covariance
             released = noise.release(states[truth], rng=7)
-            found = retrieve(
-                states, released, truth, metric="mahalanobis", covariance=noise, floor=0.0, rng=8
-            )
+            found = retrieve(states, released, truth, metric=Mahalanobis(noise, floor=0.0), rng=8)
             for reading in READINGS:
                 read = torch.from_numpy(np.asarray(released)).float()
                 if reading != "raw":
