@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import xlogy
 
+from tacit import Draw, Effort
 from tacit.classifiers import privatize_logits
 from tacit.guarantees import InformationBound, SuccessBound
 
@@ -56,20 +57,20 @@ def pools(seed):
 def test_released_logits_tell_no_more_than_certified(seed, method):
     logits, labels = pools(seed)
     for budget in (0.02, 0.5, 1.5):
-        release = privatize_logits(
-            logits, labels, mi_budget=budget, labels=labels, method=method, attack=False
-        )
-        truth = exact_values(logits, release.design.covariance.to_dense(), labels)
-        assert truth[0] <= release.guarantee.nats + 1e-12
-        assert truth[1] <= release.identification.success + 1e-12
-        assert truth[2] <= release.label_bound.success + 1e-12
+        promise = Draw(nats=budget, method=method)
+        release = privatize_logits(logits, labels, promise, Effort(trials=0), labels=labels)
+        identified, labelled, told = release.guarantees
+        truth = exact_values(logits, release.details.design.covariance.to_dense(), labels)
+        assert truth[0] <= told.nats + 1e-12
+        assert truth[1] <= identified.success + 1e-12
+        assert truth[2] <= labelled.success + 1e-12
 
 
 def test_the_oracle_tells_a_bound_that_is_too_small():
     """At a tenth of the certified noise the same number of nats would be wrong."""
     logits, labels = pools(0)
-    release = privatize_logits(logits, labels, mi_budget=0.5, labels=labels, attack=False)
-    thin = 0.1 * release.design.covariance.to_dense()
+    release = privatize_logits(logits, labels, Draw(nats=0.5), Effort(trials=0), labels=labels)
+    thin = 0.1 * release.details.design.covariance.to_dense()
     information, identified, _ = exact_values(logits, thin, labels)
-    assert information > release.guarantee.nats
-    assert identified > release.identification.success
+    assert information > release.guarantees[2].nats
+    assert identified > release.guarantees[0].success

@@ -64,8 +64,8 @@ class ProtectedCost:
 
     Example:
         >>> ProtectedCost([1.0, 0.0]).charged(np.ones(2))
-        array([[50.5,  0. ],
-               [ 0. ,  1. ]])
+        array([[100.,   0.],
+               [  0.,   1.]])
     """
 
     basis: Any
