@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tacit import Draw, Effort
+from tacit import Draw, Effort, load
 from tacit.attacks import bayes_success
 from tacit.classifiers import prepare_logits, privatize_logits, workflow
 from tacit.guarantees import InformationBound
@@ -186,6 +186,16 @@ def test_without_labels():
     assert release.details.fano is None
     assert release.use == ()
     assert Release.from_dict(json.loads(json.dumps(release.to_dict()))) == release
+
+
+def test_a_file_whose_bound_on_the_label_was_taken_out_is_refused():
+    pool, labels = pool_of(40)
+    content = json.loads(json.dumps(privatized(linear, pool, nats=0.5, labels=labels).to_dict()))
+    load(content)
+    assert content["guarantees"][1]["task"].startswith("the label")
+    del content["guarantees"][1]
+    with pytest.raises(ValueError, match="no guarantee is about naming one"):
+        load(content)
 
 
 def test_constant_logits_need_no_noise():

@@ -151,10 +151,13 @@ def recompute(release: Release[Logits]) -> str:
 def _successes(release: Release[Logits], told: InformationBound) -> list[SuccessBound]:
     """Return what the information gives about naming the input, and its label if that is told."""
     details, held = release.details, release.guarantees[:-1]
+    labelled = [bound for bound in held[1:] if isinstance(bound, SuccessBound)]
+    if details.accuracy_clean is not None and not labelled:
+        raise ValueError("its labels were given, and no guarantee is about naming one")
     alone = ALONE if len(details.logits) > 1 else ""
     # the shares of the labels are not in the file; the input is one of n alike
     priors = [share(1, details.pool_size)]
-    priors += [bound.prior for bound in held[1:] if isinstance(bound, SuccessBound)]
+    priors += [bound.prior for bound in labelled]
     found = [
         # kl(s ‖ prior) = nats, rounded up
         told.success(prior, task + alone, law=law_of(details.pool_size))

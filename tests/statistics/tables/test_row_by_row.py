@@ -166,3 +166,22 @@ def test_python_values_that_arrow_has_no_column_for_are_read_one_by_one():
     assert read_table(frame, missing="drop-unreadable").rows[:, 0].tolist() == [1, 2, 2.0**70]
     mixed = library.DataFrame({"k": [DAY, float("inf"), 7]})
     assert read_table(mixed, missing="drop-unreadable").rows[:, 0].tolist() == [7]
+
+
+@pytest.mark.parametrize("odd", ["x", b"x", 3, None])
+def test_a_category_stays_one_whatever_its_levels_are(odd):
+    pandas = pytest.importorskip("pandas")
+    for cells in ([1.5, 2.0, 2.0], [1.5, 2.0, 2.0, odd]):
+        frame = pandas.DataFrame({"k": pandas.Categorical(cells)})
+        table = read_table(frame, missing="drop-unreadable")
+        assert not table.categories["k"].declared
+        with pytest.raises(ValueError, match="declared"):
+            privatize("mean", table, Table(mu=1.0, bounds=[(0.0, 4.0)]), Effort(trials=0))
+
+
+def test_a_zero_has_one_sign_whatever_stands_beside_it():
+    pandas = pytest.importorskip("pandas")
+    for cells in ([-0.0, 1.0], [-0.0, 1.0, "x"]):
+        rows = read_table(pandas.DataFrame({"k": cells}), missing="drop-unreadable").rows
+        assert rows.shape == (2, 1)
+        assert not np.signbit(rows).any()

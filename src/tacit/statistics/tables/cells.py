@@ -365,7 +365,8 @@ class NumberCells:
 
     def values(self) -> Array:
         """Return (n,), and let go of the parts."""
-        values, self._parts = np.concatenate([np.empty(0), *self._parts]), []
+        # −0 + 0 = 0: a zero keeps its sign in a column of floats, not beside a text
+        values, self._parts = np.concatenate([np.empty(0), *self._parts]) + 0.0, []
         return values
 
 

@@ -127,7 +127,9 @@ def _series(series: Any) -> Any:
             pass
     absent = series.isna().tolist()
     cells = zip(series.tolist(), absent, strict=True)
-    return as_column([None if nothing else cell for cell, nothing in cells])
+    column = as_column([None if nothing else cell for cell, nothing in cells])
+    # a category stays one whatever its levels are
+    return column.dictionary_encode() if str(series.dtype) == "category" else column
 
 
 def _one_array(column: Any) -> Any:
