@@ -92,6 +92,7 @@ def test_one_command_trains_a_folder_that_peft_loads(family, folder, text, table
     shown = tacit("adapter", "show", tmp_path / "a")
     assert shown.code == 0, shown.err
     assert "VOID" in shown.out or "no guarantee" in shown.out
+    assert "nothing is guaranteed" in outcome.out
     assert tacit("show", tmp_path / "r.json").code == 0
 
 
@@ -332,7 +333,7 @@ def test_a_budget_that_is_too_small_is_told_before_training(folder, text, tacit,
     ("change", "part"),
     [
         (["--method", "magic"], "--method"),
-        (["--target", "nine"], "targets"),
+        (["--target", "nine"], "--target: "),
         (["--length", "99"], "length"),
         (["--clip", "0"], "clip"),
         (["--epsilon", "-1"], "epsilon"),
