@@ -52,14 +52,22 @@ def public_names(package: str) -> dict[str, str]:
 INDEX = (DOCS / "reference" / "index.md").read_text("utf-8")
 PACKAGES = re.findall(r"^ *(tacit[._][\w.]+)$", INDEX, re.M)
 PUBLIC = {package: public_names(package) for package in PACKAGES}
-# What a package shows of its own subpackage has its entry there.
+
+
+def has_home_elsewhere(package: str, name: str) -> bool:
+    """Say whether what a package shows is shown by its subpackage, or by the one it is made in."""
+    value = getattr(importlib.import_module(package), name)
+    module = f"{getattr(value, '__module__', None) or package}."
+    others = (other for other in PACKAGES if other != package and name in PUBLIC[other])
+    return any(
+        other.startswith(f"{package}.")
+        or (module.startswith(f"{other}.") and not module.startswith(f"{package}."))
+        for other in others
+    )
+
+
 REPEATED = {
-    package: [
-        name
-        for name in PUBLIC[package]
-        for below in PACKAGES
-        if below.startswith(f"{package}.") and name in PUBLIC[below]
-    ]
+    package: [name for name in PUBLIC[package] if has_home_elsewhere(package, name)]
     for package in PACKAGES
 }
 
