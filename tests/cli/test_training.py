@@ -115,7 +115,9 @@ def test_a_column_that_is_constant_in_the_held_out_rows_keeps_its_size(mills):
 
 
 def test_one_repeat_is_refused_by_its_flag(mills, tacit):
-    refused(tacit(*asked(mills, "--influence", "--repeats", "1")), "--repeats: expected an integer >= 2")
+    refused(
+        tacit(*asked(mills, "--influence", "--repeats", "1")), "--repeats: expected an integer >= 2"
+    )
 
 
 def test_a_source_that_is_never_learned_from_is_refused(mills, tacit):
