@@ -92,6 +92,7 @@ def test_one_command_trains_a_folder_that_peft_loads(family, folder, text, table
     shown = tacit("adapter", "show", tmp_path / "a")
     assert shown.code == 0, shown.err
     assert "VOID" in shown.out or "no guarantee" in shown.out
+    assert "none of it may be published" in outcome.out
     assert tacit("show", tmp_path / "r.json").code == 0
 
 
@@ -131,6 +132,7 @@ def test_without_noise_nothing_may_leave(folder, text, tacit, tmp_path):
         "adapter", "fit", place, text, *flags, "--save", tmp_path / "a", "--unprotected"
     )
     assert outcome.code == 0, outcome.err
+    assert "none of it may be published" in outcome.out
     assert "neither A nor B nor BA" in tacit("adapter", "show", tmp_path / "a").out
 
 
@@ -332,7 +334,7 @@ def test_a_budget_that_is_too_small_is_told_before_training(folder, text, tacit,
     ("change", "part"),
     [
         (["--method", "magic"], "--method"),
-        (["--target", "nine"], "targets"),
+        (["--target", "nine"], "--target: "),
         (["--length", "99"], "length"),
         (["--clip", "0"], "clip"),
         (["--epsilon", "-1"], "epsilon"),

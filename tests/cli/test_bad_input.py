@@ -33,7 +33,10 @@ def data(tmp_path: Path) -> Path:
         (["--query", "mean", "--success", "0.6", "--pairs", "farthest"], ["pairs", "farthest"]),
         (["--query", "mean", "--success", "0.6", "--pairs", "column:z"], ["column"]),
         (["--query", "mean", "--success", "0.8", "--rate", "0.3"], ["rate", "1/k"]),
-        (["--query", "mean", "--protect", "table", "--success", "0.6"], ["bounds", "got none"]),
+        (
+            ["--query", "mean", "--protect", "table", "--success", "0.6"],
+            ["tacit: --bounds: ", "got none"],
+        ),
         (
             ["--query", "mean", "--protect", "table", "--success", "0.6", "--rate", "1/2"],
             ["--rate", "table"],
@@ -45,6 +48,21 @@ def data(tmp_path: Path) -> Path:
         (
             ["--query", "mean", "--protect", "table", "--success", "0.6", "--bounds", "a:1"],
             ["--bounds", "NAME=LOW:HIGH"],
+        ),
+        (
+            [
+                "--query",
+                "sum",
+                "--success",
+                "1",
+                "--protect",
+                "table",
+                "--bounds",
+                "a=0:1",
+                "--bounds",
+                "a=0:2",
+            ],
+            ["--bounds", "'a' is named twice"],
         ),
         (
             ["--query", "mean", "--protect", "table", "--success", "0.6", "--levels", "a="],
@@ -69,7 +87,7 @@ def data(tmp_path: Path) -> Path:
         (["--query", "mean", "--success", "0.9", "--rate", "0"], ["--rate"]),
         (["--query", "mean", "--success", "0.9", "--rate", "1"], ["--rate"]),
         (["--query", "mean", "--success", "0.9", "--rate", "nan"], ["--rate"]),
-        (["--query", "mode", "--success", "0.6"], ["query", "'mode'"]),
+        (["--query", "mode", "--success", "0.6"], ["tacit: --query: ", "'mode'"]),
         (
             ["--query", "mean by a", "--columns", "a", "--success", "0.6"],
             ["query", "a column beside those"],
@@ -243,7 +261,7 @@ def test_bad_input_in_a_real_process(data: Path) -> None:
         (["ledger", "budget", "--ledger", "l.db", "--secret", "s"], ["no such file"]),
         (
             ["ledger", "budget", "--ledger", "l.db", "--secret", "s", "--mi-budget", "0"],
-            ["mi_budget"],
+            ["--mi-budget"],
         ),
         (["ledger", "budget", "--ledger", "l.db", "--secret", "s", "--delta", "0.1"], ["epsilon"]),
         (

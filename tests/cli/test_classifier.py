@@ -13,6 +13,7 @@ import pytest
 
 from tacit.cli.console import command_line
 from tacit.ledger import Ledger
+from tacit.pages.words import MOST_NUMBERS
 from tacit.releases import load
 from tests.cli_runner import Tacit, refused
 
@@ -67,6 +68,14 @@ def test_a_dry_run_draws_and_writes_nothing(data: Path, tmp_path: Path, tacit: T
     assert "logit[3] ±" in done.out
     assert "nothing: this was a dry run" in done.out
     assert not book.exists()
+
+
+def test_many_logits_are_told_in_short(data: Path, tacit: Tacit) -> None:
+    done = tacit("classifier", data, "--mi-budget", "1", "--inputs", "1,2,3,4", "--no-attack")
+    assert done.code == 0, done.err
+    released = [row for row in done.out.splitlines() if "logit[" in row]
+    assert sum(row.count(" = ") for row in released) == MOST_NUMBERS
+    assert " more (95%, of the noise)" in released[-1]
 
 
 @pytest.mark.parametrize(

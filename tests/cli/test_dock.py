@@ -57,7 +57,7 @@ def test_what_cannot_be_served_is_a_sentence(tacit: Tacit, tmp_path: Path) -> No
     refused(tacit(*serve, "--policy", "maybe"), "policy")
     refused(tacit(*serve, "--host-name", "a b"), "--host-name", "'a b'")
     refused(tacit(*serve, "--proxy", ""), "--proxy")
-    refused(tacit(*serve, "--max-epsilon", "-1"), "max_epsilon")
+    refused(tacit(*serve, "--max-epsilon", "-1"), "--max-epsilon")
     refused(tacit(*serve, "--database", "mysql://x/y"), "mysql")
     (tmp_path / "file").write_text("no database")
     refused(tacit(*serve, "--database", tmp_path / "file"), "not a SQLite database")

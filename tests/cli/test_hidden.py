@@ -266,7 +266,7 @@ def test_public_texts_are_used_and_compared(
         (("--texts", "."), ("--prompts", "--texts", "both")),
         (("--column", "nothing"), ("--prompts: line 1", "nothing")),
         (("--longest", "0"), ("--longest",)),
-        (("--chat-template",), ("chat_template", "has none")),
+        (("--chat-template",), ("--chat-template", "has none")),
         (("--dtype", "int3"), ("dtype", "int3")),
     ],
 )

@@ -216,6 +216,7 @@ def test_a_dry_run_writes_nothing_and_a_ledger_is_spent_from(
     done = tacit(*asked, *spend)
     assert done.code == 0, done.err
     assert "spent" in done.out
+    assert f"what may be published is {out}" in done.out
     refused(tacit(*asked, *spend, "--force"), "budget")
 
 

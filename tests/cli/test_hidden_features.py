@@ -41,6 +41,7 @@ def test_features_are_trained_measured_shown_and_never_pass_a_gate_on_informatio
     assert "certifies nothing" in page.read_text("utf-8")
     assert "Nothing is guaranteed." in page.read_text("utf-8")
     assert "recommended" not in page.read_text("utf-8")
+    assert "nothing was drawn that may be published" in page.read_text("utf-8")
     assert tacit("show", told).code == 0
     assert tacit("gate", told, "--max-success", "0.5").code != 0
     again = tacit(*given, "--transcoder", out)

@@ -111,7 +111,8 @@ def test_a_location_that_is_no_path_is_one_sentence(
 ) -> None:
     with pytest.raises(ValueError, match="ledger: expected a file path, got"):
         Ledger(location)
-    refused(tacit("ledger", "show", "--ledger", location), "ledger: expected a file path")
+    for command in ("show", "verify", "report"):
+        refused(tacit("ledger", command, "--ledger", location), "tacit: --ledger: expected a file")
     refused(release(tacit, data, Path(location)), "ledger: expected a file path")
     refused(
         tacit(

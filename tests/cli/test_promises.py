@@ -32,6 +32,23 @@ def test_every_promise_that_is_kept_is_a_word_of_the_command(data: Path, tacit: 
     refused(tacit(*mean(data, "--protect", "nobody", "--success", "0.6")), f"expected {words}")
 
 
+def test_bounds_add_up_over_several_flags(data: Path, tacit: Tacit) -> None:
+    asked = mean(data, "--protect", "table", "--success", "0.6", "--dry-run")
+    together = tacit(*asked, "--bounds", "a=-4:4,b=-20:20")
+    apart = tacit(*asked, "--bounds", "a=-4:4", "--bounds", "b=-20:20")
+    assert together.code == apart.code == 0, apart.err
+    assert together.out == apart.out
+
+
+def test_a_dry_run_with_a_seed_is_void(data: Path, tacit: Tacit) -> None:
+    done = tacit(*mean(data, "--success", "0.6", "--dry-run", "--seed", "1"))
+    assert done.code == 0, done.err
+    told = [row for row in done.out.splitlines() if row.startswith("guarantee")]
+    assert told
+    assert all(row.split()[1] == "void:" for row in told)
+    assert "nothing to publish" in done.out
+
+
 def test_rows_are_the_promise_that_is_not_named(data: Path, tmp_path: Path, tacit: Tacit) -> None:
     out = tmp_path / "o.json"
     done = tacit(*mean(data, "--success", "0.6", "--json", out, "--ledger", tmp_path / "l.db"))

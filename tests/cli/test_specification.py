@@ -100,10 +100,18 @@ def test_a_seed_is_told_of(tacit, pictures, tmp_path):
     made = tacit("specification", "make", pictures, "--classes", 2, "--epsilon", 1, "-o", place,
                  "--seed", 1)  # fmt: skip
     assert made.code == 0
+    assert "none of it may be published" in made.out
     assert read_specification(place).guarantees == ()
     assert not check_release(
         json.loads(place.with_suffix(".json").read_text()), Policy(max_success=1)
     ).passed
+
+
+def test_a_file_that_is_none_is_named(tacit, tmp_path):
+    none, text = tmp_path / "none.safetensors", tmp_path / "text.safetensors"
+    text.write_text("no specification", encoding="utf-8")
+    refused(tacit("specification", "show", none), f"tacit: {none}: no such file")
+    refused(tacit("specification", "compare", text, none), f"tacit: {text}: expected")
 
 
 MAKE = {"--classes": "2", "--epsilon": "1", "-o": "out.safetensors"}

@@ -114,6 +114,12 @@ def test_a_column_that_is_constant_in_the_held_out_rows_keeps_its_size(mills):
     assert ("odd", pytest.approx(0.1), 1.0) in problem.features
 
 
+def test_one_repeat_is_refused_by_its_flag(mills, tacit):
+    refused(
+        tacit(*asked(mills, "--influence", "--repeats", "1")), "--repeats: expected an integer >= 2"
+    )
+
+
 def test_a_source_that_is_never_learned_from_is_refused(mills, tacit):
     with mills.open("a", encoding="utf-8") as stream:
         stream.writelines(f"rare {i},long,1.0,1.0\n" for i in range(8))

@@ -219,6 +219,23 @@ def test_the_bound_and_the_attack_stand_where_the_axis_says(
     assert svg in render_report(release)
 
 
+@pytest.mark.parametrize("bound", [0.51, 0.6, 0.8, 1.0])
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_no_label_leaves_the_figure(bound: float, width: int) -> None:
+    rows = (("attack, worst record", Interval(value=0.64, low=0.538, high=0.734)),)
+    task = "which of two neighbouring inputs (add or remove one record) was used"
+    plot = SuccessPlot(task=task, bound=bound, prior=0.5, void=True, rows=rows)
+    svg = str(success_figure(plot, width=width))
+    labels = re.findall(r'<text class="[^"]*" x="([\d.]+)"[^>]*text-anchor="(\w+)">([^<]*)', svg)
+    assert len(labels) >= 6
+    for x, anchor, words in labels:
+        share = {"start": 0.0, "middle": 0.5, "end": 1.0}[anchor]
+        # a character of these fonts is 6.4 pixels wide on average
+        left = float(x) - share * 6.4 * len(words)
+        assert left >= 0, words
+        assert left + 6.4 * len(words) <= width, words
+
+
 @pytest.mark.parametrize("width", [WIDE, NARROW])
 def test_variances_stand_where_the_log_axis_says(width: int) -> None:
     noise, output = np.array([100.0, 10.0, 1.0]), np.array([50.0, 0.5, 0.001])

@@ -154,7 +154,7 @@ class AdapterFolder:
             raise ValueError(
                 "save: expected a method with noise for an adapter that may leave, got LoRA-FA "
                 "without noise: A beside a noiseless B tells the gradients (lora-privacy, "
-                "Proposition 2); unprotected=True writes it for yourself"
+                "Proposition 2); unprotected=True (--unprotected) writes it for yourself"
             )
         place = Path(self.path).expanduser().resolve()
         if checkpoint is not None and place.is_dir():

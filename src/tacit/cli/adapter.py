@@ -13,7 +13,15 @@ from tacit.adapters.settings import PoissonSteps
 from tacit.cli.console import line
 from tacit.cli.options import Chosen, Force, Json, Only, grouped
 from tacit.cli.output import json_output
-from tacit.cli.publishing import Destination, Drawing, Source, Telling, publish, tell_release
+from tacit.cli.publishing import (
+    Destination,
+    Drawing,
+    Source,
+    Telling,
+    kept_beside,
+    publish,
+    tell_release,
+)
 from tacit.cli.tables import split_names
 from tacit.gradients.methods import DPSGD, DPLoRAFA, LoRAFA, NoisyProjection
 from tacit.releases import Table
@@ -217,7 +225,7 @@ def fit(
     def tell(destination: Destination, release: Release[Any]) -> None:
         console = destination.json.console
         line(console, "data", f"{count:,} records to learn from")
-        tell_release(destination, release)
+        tell_release(destination, release, kept_beside(release, save))
         if save is not None:
             line(console, "model", save)
 
@@ -271,7 +279,7 @@ def audit(
     line(console, "data", f"{count:,} records and {canaries} canaries")
     for remark in release.remarks[-2:]:
         line(console, "audit", remark)
-    tell_release(destination, release)
+    tell_release(destination, release, kept_beside(release, None))
 
 
 @app.command("show")

@@ -153,6 +153,7 @@ def budget(
 
 
 @app.command()
+@grouped
 def verify(
     ledger: Location,
     head: Annotated[
@@ -178,6 +179,7 @@ def verify(
 
 
 @app.command()
+@grouped
 def report(
     ledger: Location,
     since: Annotated[

@@ -10,6 +10,7 @@ from functools import wraps
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
 from tacit._ground.values import Flag, Spelled, field_kinds, is_value, told, words_of
 
@@ -78,7 +79,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command one flag for every field of the values and dataclasses among its arguments.
 
     The help of a value's field is its line in the ``Args:`` of the value, its range and its default
-    are the value's own, and a refusal of the value names the flag.
+    are the value's own, and a refusal names the flag in place of the argument.
     """
     hints = get_type_hints(command, include_extras=True)
     takers: dict[str, tuple[_Taker, list[str]]] = {}
@@ -95,11 +96,24 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
                 raise TypeError(f"{command.__name__}: --{flag.name} is taken twice")
             flags[flag.name] = flag
 
+    options = {
+        name: next((word for word in note.param_decls or () if word[:2] == "--"), flag_of(name))
+        for name, flag in flags.items()
+        if (note := _note(getattr(flag.annotation, "__metadata__", ()), OptionInfo)) is not None
+    }
+
     @wraps(command)
     def whole(**given: Any) -> None:
         for name, (taker, own) in takers.items():
             given[name] = taker.made({flag: given.pop(flag) for flag in own})
-        command(**given)
+        try:
+            command(**given)
+        except ValueError as error:
+            name, colon, rest = str(error).partition(":")
+            flag = options.get(name) or options.get(name.removesuffix("s"))
+            if colon and flag is not None:
+                error.args = (f"{flag}:{rest}",)
+            raise
 
     whole.__annotations__ = {flag.name: flag.annotation for flag in flags.values()}
     whole.__signature__ = inspect.Signature(list(flags.values()))  # type: ignore[attr-defined]

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tacit.statistics import DataTable
 
 KEPT_OUTPUT = "this output is the holder's: what may be published is the certificate"
+KEPT_DRY = "this output is the holder's: nothing was drawn, so there is nothing to publish"
 
 # More numbers than these of one error are told in one line.
 MOST_ALIKE = 12
@@ -328,7 +329,7 @@ def publish(
     prepared = prepare()
     if flags.dry_run:
         tell_prepared(prepared, destination.json)
-        line(destination.json.console, "keep", KEPT_OUTPUT)
+        line(destination.json.console, "keep", KEPT_DRY)
         return
     destination = destination.opened()
     release = destination.draw(prepared, untold)
@@ -338,7 +339,18 @@ def publish(
     (tell or tell_release)(destination, release)
 
 
-def tell_release(destination: Destination, release: Release[Any], kept: str = KEPT_OUTPUT) -> None:
+def kept_beside(release: Release[Any], published: str | None) -> str:
+    """Say that the output is the holder's, and which file of the release is not."""
+    if release.reproducible or release.withheld or not release.guarantees:
+        return (
+            "this output is the holder's, as is all that was written: none of it may be published"
+        )
+    if published is None:
+        return "this output is the holder's: nothing was saved that may be published"
+    return f"this output is the holder's: what may be published is {published}"
+
+
+def tell_release(destination: Destination, release: Release[Any], kept: str | None = None) -> None:
     """Print the verdict, ten lines, which files were written and what is the holder's."""
     from rich.text import Text
 
@@ -349,7 +361,7 @@ def tell_release(destination: Destination, release: Release[Any], kept: str = KE
     console.print(Text(conclusion.sentence, style))
     for label, text in lines(release):
         line(console, label, text)
-    destination.tell(kept)
+    destination.tell(kept or kept_beside(release, "the certificate"))
 
 
 def tell_table(console: Console, table: DataTable) -> None:
@@ -368,8 +380,9 @@ def tell_prepared(prepared: Prepared[Any], output: JsonOutput) -> None:
     from tacit.text import significant
 
     console = output.console
+    void = "void: " if prepared.reproducible else ""
     for guarantee in prepared.guarantees:
-        line(console, "guarantee", guarantee.describe())
+        line(console, "guarantee", void + guarantee.describe())
     errors = {expected.error for expected in prepared.expected}
     if len(errors) == 1 and len(prepared.expected) > MOST_ALIKE:
         told = f"± {significant(errors.pop())} (one deviation)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -11,6 +12,9 @@ from tacit.measured import Interval
 from tacit.pages import drawing as draw
 from tacit.pages.drawing import WIDE, Scale
 from tacit.text import percent, percent_up
+
+# Pixels that a character of a label takes at most, on average.
+CHARACTER = 7.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,11 +66,13 @@ def success_figure(plot: SuccessPlot, *, width: int) -> Markup:
         else:
             parts.append(draw.text(name, left - 16, y - 3, "measured-text", "end"))
             parts.append(draw.text(spread, left - 16, y + 13, "quiet", "end"))
-    parts.append(draw.text(f"{plot.task} guessed right", width - 16, bottom + 38, "quiet", "end"))
+    below = textwrap.wrap(f"{plot.task} guessed right", int((width - 28) / CHARACTER))
+    for index, words in enumerate(below):
+        parts.append(draw.text(words, width - 16, bottom + 38 + 16 * index, "quiet", "end"))
     title = f"Success of guessing {plot.task}: bound {percent_up(plot.bound)}" + "".join(
         f"; {name} measured {percent(measured.value)}" for name, measured in plot.rows
     )
-    return draw.svg(width, bottom + 48, title, parts)
+    return draw.svg(width, bottom + 32 + 16 * len(below), title, parts)
 
 
 def _range(plot: SuccessPlot) -> tuple[float, float]:
@@ -105,8 +111,10 @@ def _measurement(
 
 
 def _label(text: str, x: float, y: float, kind: str, width: int, left: float) -> Markup:
-    room_right = width - 16 - x > 7.2 * len(text)
-    room_left = x - 4 > 7.2 * len(text)
+    room_right = width - 16 - x > CHARACTER * len(text)
+    room_left = x - 4 > CHARACTER * len(text)
+    if not room_right and not room_left:
+        return draw.text(text, width - 16, y, kind, "end")
     if room_right and (x < (left + width) / 2 or not room_left):
         return draw.text(text, x + 6, y, kind)
     return draw.text(text, x - 6, y, kind, "end")

@@ -12,6 +12,8 @@ from tacit.releases.contradiction import refuted, standing
 from tacit.text import beside, percent, percent_up, significant, significant_up
 
 NUMBERS_PER_LINE = 4
+# Released numbers told beside the verdict; a page and the JSON hold all of them.
+MOST_NUMBERS = 12
 # Attacks told in the verdict of what guarantees nothing.
 TOLD = 3
 # Measurements of use told in one line.
@@ -123,12 +125,13 @@ def _released(release: Release[Any]) -> list[tuple[str, str]]:
     parts = [
         f"{number.name} = {beside(number.value, number.error)} ± "
         f"{significant(number.half_width(), 2)}"
-        for number in release.numbers or ()
+        for number, _ in zip(release.numbers or (), range(MOST_NUMBERS), strict=False)
     ]
     starts = range(0, len(parts), NUMBERS_PER_LINE)
     told = [", ".join(parts[start : start + NUMBERS_PER_LINE]) for start in starts]
     if told:
-        told[-1] += " (95%, of the noise)"
+        more = len(release.numbers or ()) - len(parts)
+        told[-1] += (f", and {more:,} more" if more else "") + " (95%, of the noise)"
     return [("" if place else "released", line) for place, line in enumerate(told)]
 
 

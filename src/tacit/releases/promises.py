@@ -23,10 +23,10 @@ def rate_of(text: str) -> float:
         raise ValueError(f"expected a share between 0 and 1, such as 1/3, got {text!r}") from None
 
 
-def bounds_of(text: str) -> dict[str, Ends]:
+def bounds_of(texts: Sequence[str]) -> dict[str, Ends]:
     """Return the bounds of columns, as in ``age=0:120,income=0:250000``."""
     found: dict[str, Ends] = {}
-    for piece in next(csv.reader([text]), []):
+    for piece in (piece for text in texts for piece in next(csv.reader([text]), [])):
         name, _, ends = piece.rpartition("=")
         low, colon, high = ends.partition(":")
         try:
@@ -34,7 +34,7 @@ def bounds_of(text: str) -> dict[str, Ends]:
         except ValueError:
             pair = None
         if not name.strip() or not colon or pair is None:
-            raise ValueError(f"expected NAME=LOW:HIGH,NAME=LOW:HIGH, got {text!r}")
+            raise ValueError(f"expected NAME=LOW:HIGH,NAME=LOW:HIGH, got {piece!r}")
         _once(name.strip(), found)
         found[name.strip()] = pair
     return found
@@ -63,7 +63,7 @@ def _once(name: str, found: Mapping[str, Any]) -> None:
 
 Rate: TypeAlias = Annotated[float, Within(0, 1), Spelled("1/K", rate_of)]
 Bounds: TypeAlias = Annotated[
-    Mapping[str, Ends] | tuple[Ends, ...], Spelled("NAME=LOW:HIGH,…", bounds_of)
+    Mapping[str, Ends] | tuple[Ends, ...], Spelled("NAME=LOW:HIGH,…", bounds_of, repeated=True)
 ]
 LevelsOf: TypeAlias = Annotated[
     Mapping[str, tuple[str | float, ...]], Spelled("NAME=LEVEL,…", levels_of, repeated=True)

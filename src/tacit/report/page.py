@@ -129,7 +129,7 @@ def _attacks(release: Release[Any]) -> Markup | None:
         prior = "" if attack.prior is None else percent(attack.prior)
         cells = [attack.name, attack.task, words, *([prior] if blind else [])]
         rows.append([*cells, f"{attack.trials:,}"])
-    return table("attacks", head, rows)
+    return table("attacks", head, rows, "numbers attacks")
 
 
 def _use(release: Release[Any]) -> Markup | None:

@@ -10,7 +10,7 @@ import typer
 
 from tacit.cli.console import line
 from tacit.cli.options import grouped
-from tacit.cli.publishing import Destination, Source, publish, tell_release
+from tacit.cli.publishing import Destination, Source, kept_beside, publish, tell_release
 from tacit.cli.training.flags import Passes, TrainingFlags, saving, tell_model
 from tacit.training.rounds import OneStep
 
@@ -119,7 +119,7 @@ def memorisation(
         line(
             destination.json.console, "data", f"{len(learned):,} sequences of {what.length} tokens"
         )
-        tell_release(destination, release)
+        tell_release(destination, release, kept_beside(release, flags.save))
         tell_model(destination, saved)
 
     name = INSTALLED if texts is None else Path(texts).name

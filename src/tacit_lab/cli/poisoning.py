@@ -11,7 +11,7 @@ import typer
 from tacit.cli.console import line
 from tacit.cli.options import Only, grouped
 from tacit.cli.output import new_file
-from tacit.cli.publishing import Destination, Source, publish, tell_release
+from tacit.cli.publishing import Destination, Source, kept_beside, publish, tell_release
 from tacit.cli.training.flags import Passes, TrainingFlags, saving, tell_model
 from tacit.training.rounds import OneStep
 
@@ -143,7 +143,7 @@ def poisoning(
 
     def tell(destination: Destination, release: Any) -> None:
         line(destination.json.console, "data", problem.told)
-        tell_release(destination, release)
+        tell_release(destination, release, kept_beside(release, flags.save))
         tell_model(destination, saved)
 
     source = Source(

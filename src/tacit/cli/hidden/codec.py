@@ -219,7 +219,7 @@ def encode(
         count, made = release.details.rows, dict(release.digests)["codebook"]
         line(console, "released", f"{count:,} codes, one a row, in {out}: {release.method}")
         line(console, "codebook", f"SHA-256 {made[:12]}…, which decode asks for")
-        destination.tell()
+        destination.tell(f"this output is the holder's: what may be published is {out}")
 
     publish(
         prepare,

@@ -18,7 +18,7 @@ from tacit.cli.hidden.quotients import read_quotient
 from tacit.cli.hidden.recorded import origin_of
 from tacit.cli.options import Only, flag_of, grouped
 from tacit.cli.output import new_file, was_given
-from tacit.cli.publishing import KEPT_OUTPUT, Destination, Paying, tell_prepared
+from tacit.cli.publishing import KEPT_DRY, Destination, Paying, tell_prepared
 from tacit.hidden_states.quotient.methods import QuotientPromise, Recipe
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def quotient(
     console = destination.json.console
     if outlet.dry_run:
         tell_prepared(prepared, destination.json)
-        line(console, "keep", KEPT_OUTPUT)
+        line(console, "keep", KEPT_DRY)
         return
     use = measure_use(
         held, apart.states[layer], apart.behaviours, fitting.behaviours, rng=source.seed
@@ -116,7 +116,8 @@ def quotient(
         save_rows(released.public(), release)
         destination.store(released)
     _tell(console, held, described, release, len(prefixes.bank), use)
-    destination.tell()
+    published = "nothing was released" if release is None else f"what may be published is {release}"
+    destination.tell(f"this output is the holder's: {published}")
 
 
 def _divided(public: Pass, layer: int) -> tuple[Pass, Pass]:

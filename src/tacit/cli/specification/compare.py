@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
@@ -10,6 +10,9 @@ from rich.text import Text
 from tacit.cli.console import line
 from tacit.cli.options import Force, Json
 from tacit.cli.output import json_output
+
+if TYPE_CHECKING:
+    from tacit.specifications import Specification
 
 
 def compare(
@@ -23,12 +26,14 @@ def compare(
 
     Files of another backbone, A, subspace or objective are refused, and not compared.
     """
-    from tacit.specifications import identify, read_specification
+    from tacit._ground.files import read_bytes
+    from tacit.specifications import identify, specification_from_bytes
+
+    def read(path: str) -> Specification:
+        return specification_from_bytes(read_bytes(path, path), name=path)
 
     output = json_output(json, force, {"TASK": task})
-    found = identify(
-        read_specification(task), {name: read_specification(name) for name in models}, limit=limit
-    )
+    found = identify(read(task), {name: read(name) for name in models}, limit=limit)
     console = output.console
     console.print(Text(found.verdict.sentence, "bold" if found.verdict.good_match else "bold red"))
     for rank, match in enumerate(found.matches, start=1):

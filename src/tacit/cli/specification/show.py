@@ -17,10 +17,11 @@ def show(
     force: Force = False,
 ) -> None:
     """Print what a specification is about, what it may be compared with, and what is certified."""
-    from tacit.specifications import read_specification
+    from tacit._ground.files import read_bytes
+    from tacit.specifications import specification_from_bytes
 
     output = json_output(json, force, {"FILE": file})
-    held = read_specification(file)
+    held = specification_from_bytes(read_bytes(file, file), name=file)
     console, space = output.console, held.space
     told = [guarantee.describe() for guarantee in held.guarantees]
     for label, text in (

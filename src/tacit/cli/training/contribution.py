@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
+from tacit._ground.checks import integer
 from tacit.cli.options import grouped
 from tacit.cli.output import new_file
-from tacit.cli.publishing import Destination, Source, publish, tell_release, tell_table
+from tacit.cli.publishing import Destination, Source, kept_beside, publish, tell_release, tell_table
 from tacit.cli.tables import Category, Data, Missing, TableFlags
 from tacit.cli.training.flags import Passes, TrainingFlags, saving, tell_model
 from tacit.training.rounds import OneStep
@@ -32,11 +33,11 @@ class ProblemFlags:
     missing: Missing = "refuse"
     category: Category = None
     bounds: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             metavar="NAME=LOW:HIGH,…",
             help="Lowest and highest of columns of numbers, declared without looking at the table: "
-            "numbers outside are taken as the bounds.",
+            "numbers outside are taken as the bounds. May be repeated.",
         ),
     ] = None
     hidden: Annotated[
@@ -134,7 +135,7 @@ def contribution(
             method=method,
             retraining=Retraining(
                 # --no-influence and --no-attack train nothing again
-                influence=again.repeats if again.influence else 0,
+                influence=integer("--repeats", again.repeats, minimum=2) if again.influence else 0,
                 attacked=again.attacked if flags.attack else 0,
             ),
             rng=flags.seed,
@@ -143,7 +144,7 @@ def contribution(
 
     def tell(destination: Destination, release: Release[Any]) -> None:
         tell_table(destination.json.console, table)
-        tell_release(destination, release)
+        tell_release(destination, release, kept_beside(release, flags.save))
         tell_model(destination, saved)
 
     publish(
@@ -156,11 +157,11 @@ def contribution(
     )
 
 
-def _bounds(text: str | None) -> dict[str, tuple[float, float]] | None:
+def _bounds(texts: list[str] | None) -> dict[str, tuple[float, float]] | None:
     from tacit.releases.promises import bounds_of
 
     try:
-        return None if text is None else bounds_of(text)
+        return bounds_of(texts) if texts else None
     except ValueError as error:
         raise ValueError(f"--bounds: {error}") from None
 

@@ -137,8 +137,8 @@ class Header:
         row, target = np.argwhere(np.isnan(rows))[0].tolist()
         where = f"{self._source.place(row)}, {self._column(self.chosen[target])}"
         raise ValueError(
-            f"data: {where}: expected a value, got an empty field; missing='drop' leaves such rows "
-            "out and counts them"
+            f"data: {where}: expected a value, got an empty field; missing='drop' (--missing drop) "
+            "leaves such rows out and counts them"
         )
 
     @property
