@@ -202,7 +202,7 @@ def test_one_policy_judges_each_by_its_kind(
     assert [entry["code"] for entry in content["releases"]] == [0, 1, 2]
     assert content["passed"] is False
     assert run([*asked, "--max-factor", "9"]) == 2, "given twice"
-    assert "max_factor: expected it in the policy or beside it" in capsys.readouterr().err
+    assert "--max-factor: expected it in the policy or beside it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
