@@ -361,6 +361,7 @@ def test_an_accuracy_that_refutes_the_bound_raises():
         ({"inputs": [0, 0]}, "inputs: expected no input twice"),
         ({"inputs": [3]}, "inputs: expected indices 0 to 2"),
         ({"inputs": [-1]}, "inputs: expected indices"),
+        ({"inputs": [True, False, True]}, "inputs: expected indices 0 to 2 of the pool, got true"),
         ({"inputs": [0.5]}, "inputs: expected whole numbers"),
         ({"inputs": []}, "inputs"),
         ({"labels": [0, 1]}, "labels: expected 3 class numbers"),

@@ -87,3 +87,10 @@ def test_what_cannot_be_is_refused(
     names.write_text("custmers,Us\n")
     given = [flag.format(names=names, ledger=place) for flag in flags]
     refused(tacit("ledger", "report", "--ledger", place, *given), sentence)
+
+
+def test_a_page_says_what_it_does_not_list(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tacit.report.ledger.MOST_LISTED", 1)
+    page = ledger_report(Ledger(place)).to_html()
+    assert "The 2 older releases of this time stand in the table alone." in page
+    assert page.count("mean of") == 0

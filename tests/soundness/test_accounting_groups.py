@@ -35,12 +35,23 @@ def truth(rate, noise, records, epsilon, *, removed):
 
 @pytest.mark.parametrize(
     ("rate", "noise", "records"),
-    [(0.01, 1.0, 4), (0.3, 0.5, 7), (1e-5, 0.7, 20), (0.9, 3.0, 2), (0.5, 20.0, 50)],
+    [
+        (0.01, 1.0, 4),
+        (0.3, 0.5, 7),
+        (1e-5, 0.7, 20),
+        (0.9, 3.0, 2),
+        (0.5, 20.0, 50),
+        (0.01, 0.05, 3),
+        (1e-8, 1.0, 4),
+        (1 - 1e-9, 1.0, 3),
+        (0.2, 1e4, 3),
+        (0.1, 1.0, 200),
+    ],
 )
 @certifies(ApproximateDP)
 def test_a_step_is_at_least_the_hockey_stick(rate, noise, records):
     profile = subsampled_group(rate, noise, steps=1, records=records)
-    for epsilon in (-3.0, -0.1, 0.0, 0.01, 0.3, 2.0, 8.0):
+    for epsilon in (-50.0, -3.0, -0.1, 0.0, 0.01, 0.3, 2.0, 8.0, 300.0):
         for removed, curve in ((False, profile.forward), (True, profile.backward)):
             exact = truth(rate, noise, records, epsilon, removed=removed)
             found = float(curve(np.array([epsilon]))[0])

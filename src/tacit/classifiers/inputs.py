@@ -28,12 +28,15 @@ def released_rows(inputs: Any, count: int) -> npt.NDArray[np.intp]:
     """Return the indices of the inputs to release, none twice."""
     if inputs is None:
         return np.arange(count)
-    indices = _integers("inputs", inputs)
-    if indices.min() < 0 or indices.max() >= count:
+    # a mask read as 0 and 1 would release two inputs that nobody asked for
+    if np.asarray(inputs).dtype == bool:
         raise ValueError(
-            f"inputs: expected indices 0 to {count - 1} of the pool, got {indices.min()} to "
-            f"{indices.max()}"
+            f"inputs: expected indices 0 to {count - 1} of the pool, got true or false"
         )
+    indices = _integers("inputs", inputs)
+    # which inputs are asked for is the secret: no message repeats one
+    if indices.min() < 0 or indices.max() >= count:
+        raise ValueError(f"inputs: expected indices 0 to {count - 1} of the pool, got another")
     if len(np.unique(indices)) != indices.size:
         raise ValueError(
             "inputs: expected no input twice, since every release of it is charged: call again "

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Protocol, get_args, get_origin, get_type_hints
 
 import typer
 from typer.models import OptionInfo
@@ -22,7 +22,8 @@ Force = Annotated[bool, typer.Option("--force", help="Replace files that exist."
 DryRun = Annotated[
     bool,
     typer.Option(
-        "--dry-run", help="Print the guarantees and the errors to expect; draw and write nothing."
+        "--dry-run",
+        help="Print the guarantees and the errors to expect (--json writes them); draw nothing.",
     ),
 ]
 Seed = Annotated[
@@ -126,14 +127,12 @@ def flag_of(name: str, notes: Sequence[Any] = ()) -> str:
     return own or f"--{name.replace('_', '-')}"
 
 
-class _Taker:
+class _Taker(Protocol):
     """What takes the flags of one argument of a command and makes its value."""
 
-    def flags(self) -> list[inspect.Parameter]:
-        raise NotImplementedError
+    def flags(self) -> list[inspect.Parameter]: ...
 
-    def made(self, given: Mapping[str, Any]) -> Any:
-        raise NotImplementedError
+    def made(self, given: Mapping[str, Any]) -> Any: ...
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,6 @@ class SecretAccount:
         spent: all that was ever spent on it.
         budget: what may be; None where none is set.
         left: what is left of that.
-        last: when it was last released from, ISO-8601 UTC; None for never.
     """
 
     secret: str
@@ -41,7 +40,6 @@ class SecretAccount:
     spent: Spending
     budget: Budget | None
     left: Budget | None
-    last: str | None
 
     @property
     def open(self) -> bool:
@@ -113,6 +111,10 @@ class LedgerReport:
             Section(title, self._releases(entries), across=True)
             for title, entries in self._grouped(by)
         ]
+        unlisted = len(self.entries) - MOST_LISTED
+        if unlisted > 0:
+            told = f"The {_count(unlisted, 'older release')} of this time stand in the table alone."
+            parts.append(Section("Not listed here", paragraph(told)))
         return rendered(
             "tacit.report",
             "ledger",
@@ -205,7 +207,6 @@ def ledger_report(
                 spent=ledger.spent(secret),
                 budget=ledger.budget(secret),
                 left=ledger.remaining(secret),
-                last=max((one.time for one in entries if one.secret == secret), default=None),
             )
             for secret in secrets
         ),

@@ -21,6 +21,8 @@ TABLED, NEWTON_STEPS = 2**13, 6
 LARGEST_EXPONENT, FAR_BELOW = 800.0, 40.0
 # e^700 is a float still: of what is taken off a probability, more changes nothing.
 LARGEST_PART = 700.0
+# The least positive float, 2^−1074.
+LEAST_FLOAT = 5e-324
 # Relative roundings: of a binomial mass; of an exponential beside the size of its exponent.
 MASS_ROUNDING, EXPONENT_UNITS = 1e-12, 16
 
@@ -135,4 +137,6 @@ def _difference(own: Array, other: Array, epsilon: Array) -> Array:
     slack = (MASS_ROUNDING + EXPONENT_UNITS * EPS * size) * (first + second)
     # the whole space as the event: P(all) − e^ε Q(all)
     least = np.maximum(-np.expm1(np.minimum(epsilon, 0.0)), 0.0)
+    # what is too small for a float is the least one, not 0
+    least = np.maximum(least, LEAST_FLOAT)
     return np.asarray(np.clip(np.maximum(first - second + slack, least), 0.0, 1.0))

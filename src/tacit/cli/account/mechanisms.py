@@ -6,6 +6,7 @@ The one that sets the privacy may be left out: then it is searched for.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -36,7 +37,7 @@ class Rival:
     text: str
 
 
-class MechanismFlags:
+class MechanismFlags(ABC):
     """A mechanism as it was asked for, with the one parameter given or to be found."""
 
     panel: ClassVar[str] = "Mechanism"
@@ -46,9 +47,9 @@ class MechanismFlags:
     # whether a larger parameter is more private, so that it is rounded up when shown
     grows: ClassVar[bool] = True
 
+    @abstractmethod
     def profile(self, parameter: float) -> PrivacyProfile:
         """Return the profile at this parameter."""
-        raise NotImplementedError
 
     def of_search(self, search: float) -> float:
         """Return the parameter of a search variable s > 0, more private as s grows."""
