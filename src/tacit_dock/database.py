@@ -6,7 +6,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -21,6 +21,7 @@ from tacit_dock.tables import ADDED, MOVED, SCHEMA, meta_table, metadata, revisi
 # the key of the lock under which PostgreSQL makes the tables of a dock
 MAKING_LOCK = 7166963202
 CHANGE = "change"
+NEWEST = f"SELECT value FROM {meta_table.name} WHERE key = '{CHANGE}'"
 CONNECTIONS = 8
 # what a withdrawal removes is overwritten
 PRAGMAS = ("journal_mode = WAL", "secure_delete = ON")
@@ -61,6 +62,25 @@ class Database:
         """
         with self._opened(write=False) as connection:
             yield connection
+
+    def newest_change(self) -> int:
+        """Return the number of the newest change; asked before every search, so of the driver.
+
+        Raises:
+            UnavailableError: the database does not answer.
+        """
+        try:
+            with closing(self._engine.raw_connection()) as connection:
+                cursor = connection.cursor()
+                cursor.execute(NEWEST)
+                found = cursor.fetchone()
+        except SQLAlchemyError as error:
+            raise UnavailableError(f"database: {self.label}: {error}") from error
+        except self._engine.dialect.loaded_dbapi.Error as error:
+            raise UnavailableError(f"database: {self.label}: {reason(error)}") from error
+        if found is None:
+            raise UnavailableError(f"database: {self.label}: its records were moved")
+        return int(found[0])
 
     @contextmanager
     def writing(self) -> Iterator[tuple[sa.Connection, int]]:

@@ -151,8 +151,7 @@ class DockStore:
 
     def newest_change(self) -> int:
         """Return the number of the newest change."""
-        with self.database.reading() as connection:
-            return reading.newest_change(connection)
+        return self.database.newest_change()
 
     def changes(self, seen: int) -> tuple[int, list[tuple[str, str, str, str]]]:
         """Return the newest change, and (id, status, space, revision) of all changed since.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -13,6 +14,11 @@ from tacit_dock.errors import RefusedError
 BAD = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 CLIMBING = re.compile(r"(^|[/\\])\.\.([/\\]|$)")
 DEEPEST = 32
+
+
+def json_text(content: Any) -> str:
+    """Return strict JSON in ASCII: no text that a client sent can fail to be encoded."""
+    return json.dumps(content, allow_nan=False, separators=(",", ":"))
 
 
 def check_text(name: str, text: str, *, longest: int | None = None) -> str:

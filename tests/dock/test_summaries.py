@@ -31,7 +31,7 @@ def revised(store: DockStore, identifier: str, seed: int, title: str) -> None:
 def told(index: Index) -> list[str]:
     match = index.search(specification(1, "task"), 10, Filters())
     held = index.summaries(one.id for one in match.found)
-    return [held[one.id]["title"] for one in match.found if one.id in held]
+    return [held[one.id].told["title"] for one in match.found if one.id in held]
 
 
 def test_a_change_by_another_process_is_told_at_the_next_search(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, TypeAlias
 
 from fastapi import Depends, Request
+from starlette.concurrency import run_in_threadpool
 
 from tacit_dock.api.state import dock_of
 from tacit_dock.errors import RefusedError
@@ -14,7 +15,7 @@ SCHEME = "bearer"
 COST = "tacit.cost"
 
 
-def reader(request: Request) -> str | None:
+async def reader(request: Request) -> str | None:
     """Return the developer who asks, None where anybody may; count the request.
 
     Raises:
@@ -30,7 +31,8 @@ def reader(request: Request) -> str | None:
             raise RefusedError(401, "expected a token: this dock is private")
         return None
     scheme, _, text = given.partition(" ")
-    token = dock.store.find_token(text.strip()) if scheme.lower() == SCHEME else None
+    known = scheme.lower() == SCHEME
+    token = await run_in_threadpool(dock.store.find_token, text.strip()) if known else None
     if token is None or not token.holds:
         dock.rates.take(f"address {address}", cost)
         raise RefusedError(401, "expected a token that this dock made and that still holds")
@@ -38,13 +40,13 @@ def reader(request: Request) -> str | None:
     return token.developer
 
 
-def developer(request: Request) -> str:
+async def developer(request: Request) -> str:
     """Return the developer who asks.
 
     Raises:
         RefusedError: as `reader`, or there is no token (401).
     """
-    found = reader(request)
+    found = await reader(request)
     if found is None:
         raise RefusedError(401, "expected a token: tacit dock token create makes one")
     return found

@@ -77,7 +77,7 @@ Match = Annotated[
 ]
 
 
-def filters_of(
+async def filters_of(
     tag: Filter = None,
     modality: Filter = None,
     developer: Filter = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -14,6 +13,7 @@ from starlette.exceptions import HTTPException
 
 from tacit_dock.api.routes import methods_of
 from tacit_dock.errors import RefusedError, UnavailableError
+from tacit_dock.texts import json_text
 
 PROBLEM = "application/problem+json"
 RETRY_SECONDS = 5
@@ -26,7 +26,7 @@ class Json(JSONResponse):
 
     def render(self, content: Any) -> bytes:
         """Return the bytes of the body."""
-        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+        return json_text(content).encode()
 
 
 class ProblemResponse(Json):

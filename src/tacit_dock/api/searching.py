@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
-from starlette.concurrency import run_in_threadpool
 
 from tacit.specifications import Specification
 from tacit.specifications.identification import judge_match
@@ -19,8 +19,9 @@ from tacit_dock.api.shapes import SearchShape, SpacesShape, problems
 from tacit_dock.api.state import Dock, dock_of
 from tacit_dock.errors import RefusedError
 from tacit_dock.records import Filters
-from tacit_dock.search.index import nearest_space
+from tacit_dock.search.index import Match, Summary, nearest_space
 from tacit_dock.submissions import read_submitted
+from tacit_dock.texts import json_text
 
 router = APIRouter(prefix="/v1", tags=["search"])
 
@@ -57,10 +58,67 @@ async def search(
         raise RefusedError(415, f"expected {MEDIA}")
     settings = dock.settings
     content = await received_bytes(request, settings.max_specification, settings)
-    return Json(await run_in_threadpool(lambda: found(dock, content, limit, filters)))
+    text = await dock.compared(lambda: found(dock, content, limit, filters).to_json())
+    return Response(text, media_type=Json.media_type)
 
 
-def found(dock: Dock, content: bytes, limit: int, filters: Filters) -> dict[str, Any]:
+@dataclass(frozen=True)
+class SearchItem:
+    """One learnware of an answer: how similar it is, which classes it calls as the task does."""
+
+    similarity: float
+    shared: Sequence[str] | None
+    summary: Summary
+
+    def to_json(self, rank: int) -> str:
+        """Return the item as JSON, its summary as it is held."""
+        head = json_text({"rank": rank, "similarity": self.similarity, "shared": self.shared})
+        return f"{head[:-1]},{self.summary.text[1:]}"
+
+
+@dataclass(frozen=True)
+class SearchAnswer:
+    """What a search found, the most similar first."""
+
+    query: Specification
+    match: Match
+    items: tuple[SearchItem, ...]
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """All of the answer but its items, JSON-able."""
+        query, match = self.query, self.match
+        best = self.items[0].similarity if self.items else None
+        verdict = judge_match(best, match.compared, query.space.size)
+        return {
+            "space": query.space.digest,
+            "kind": query.kind,
+            "compared": match.compared,
+            "exact": match.exact,
+            "verdict": {
+                "good_match": verdict.good_match,
+                "threshold": verdict.threshold,
+                "sentence": verdict.sentence,
+            },
+            "classes": list(query.classes),
+            "notes": notes_of(query, self.items),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer JSON-able."""
+        items = [
+            {"rank": rank, "similarity": one.similarity, "shared": one.shared, **one.summary.told}
+            for rank, one in enumerate(self.items, 1)
+        ]
+        return {**self.told, "items": items}
+
+    def to_json(self) -> str:
+        """Return the answer as JSON."""
+        items = ",".join(one.to_json(rank) for rank, one in enumerate(self.items, 1))
+        return f'{json_text(self.told)[:-1]},"items":[{items}]}}'
+
+
+def found(dock: Dock, content: bytes, limit: int, filters: Filters) -> SearchAnswer:
     """Return what a search answers to the bytes of a specification.
 
     Raises:
@@ -73,32 +131,12 @@ def found(dock: Dock, content: bytes, limit: int, filters: Filters) -> dict[str,
     if not match.compared:
         _check_space(dock, query)
     held = dock.index.summaries(one.id for one in match.found)
-    shown = [(one, held[one.id]) for one in match.found if one.id in held]
-    items = [
-        {
-            "rank": rank,
-            "similarity": one.similarity,
-            **summary,
-            "shared": shared_names(query, summary["classes"]),
-        }
-        for rank, (one, summary) in enumerate(shown, 1)
-    ]
-    best = shown[0][0].similarity if shown else None
-    verdict = judge_match(best, match.compared, query.space.size)
-    return {
-        "space": query.space.digest,
-        "kind": query.kind,
-        "compared": match.compared,
-        "exact": match.exact,
-        "items": items,
-        "verdict": {
-            "good_match": verdict.good_match,
-            "threshold": verdict.threshold,
-            "sentence": verdict.sentence,
-        },
-        "classes": list(query.classes),
-        "notes": notes_of(query, items),
-    }
+    items = tuple(
+        SearchItem(one.similarity, shared_names(query, held[one.id].told["classes"]), held[one.id])
+        for one in match.found
+        if one.id in held
+    )
+    return SearchAnswer(query, match, items)
 
 
 def shared_names(query: Specification, classes: Sequence[str]) -> list[str] | None:
@@ -111,13 +149,13 @@ def shared_names(query: Specification, classes: Sequence[str]) -> list[str] | No
     return [name for name in query.classes if name in classes]
 
 
-def notes_of(query: Specification, items: Sequence[Mapping[str, Any]]) -> list[str]:
+def notes_of(query: Specification, items: Sequence[SearchItem]) -> list[str]:
     """Say where names keep a model from being found, or differ in the best, or sizes do."""
     return [*_names(query, items), *_sizes(query, items)]
 
 
-def _sizes(query: Specification, items: Sequence[Mapping[str, Any]]) -> list[str]:
-    best = items[0]["inputs"] if items else ""
+def _sizes(query: Specification, items: Sequence[SearchItem]) -> list[str]:
+    best = items[0].summary.told["inputs"] if items else ""
     if not query.inputs or not best or query.inputs == best:
         return []
     return [
@@ -126,18 +164,18 @@ def _sizes(query: Specification, items: Sequence[Mapping[str, Any]]) -> list[str
     ]
 
 
-def _names(query: Specification, items: Sequence[Mapping[str, Any]]) -> list[str]:
-    told = [item for item in items if item["shared"] is not None]
+def _names(query: Specification, items: Sequence[SearchItem]) -> list[str]:
+    told = [item for item in items if item.shared is not None]
     if not told:
         return []
-    if not any(item["shared"] for item in told):
-        others = ", ".join(told[0]["classes"][:SHOWN_NAMES])
+    if not any(item.shared for item in told):
+        others = ", ".join(told[0].summary.told["classes"][:SHOWN_NAMES])
         return [
             "None of these models calls a class as your task does, and a class is known by its "
             f"name: name yours as a developer does, such as {others}, or make task and models with "
             "--objective mean."
         ]
-    missing = [name for name in query.classes if name not in told[0]["shared"]]
+    missing = [name for name in query.classes if name not in (told[0].shared or ())]
     if told[0] is items[0] and missing:
         names = ", ".join(missing[:SHOWN_NAMES])
         return [f"The most similar model has no class of these names: {names}."]

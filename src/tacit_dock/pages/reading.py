@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
-from starlette.concurrency import run_in_threadpool
 
 from tacit_dock.api.access import Reader
 from tacit_dock.api.bodies import received_form
@@ -72,13 +71,13 @@ async def search(request: Request, reader: Reader) -> Response:
     del reader
     dock = dock_of(request)
     async with received_form(request, dock.store.blobs, dock.settings) as form:
-        filters = filters_of(**form.texts)
+        filters = await filters_of(**form.texts)
         upload = form.uploads.get("specification")
         if upload is None or not upload.size:
             wanted = "Choose the file of a task's specification first."
             return _search_page(dock, filters, status=422, refusal=wanted)
         content = upload.content()
-    return await run_in_threadpool(_answer, dock, content, filters, "your task", None)
+    return await dock.compared(lambda: _answer(dock, content, filters, "your task", None))
 
 
 @router.get("/learnwares/{identifier}")
@@ -102,7 +101,7 @@ def _answer(
     dock: Dock, content: bytes, filters: Filters, task: str, example: str | None
 ) -> Response:
     try:
-        answer = found(dock, content, FOUND, filters)
+        answer = found(dock, content, FOUND, filters).to_dict()
     except RefusedError as error:
         if error.status not in (409, 415, 422):
             raise

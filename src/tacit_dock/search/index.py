@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +13,12 @@ import numpy as np
 
 from tacit._ground.lazy import install_with
 from tacit.specifications import Specification, SpecificationSpace
-from tacit_dock.records import LISTED, Filters
+from tacit_dock.records import LISTED, Filters, Learnware
 from tacit_dock.search.quantised import Quantised, is_available
 from tacit_dock.search.vectors import FoundRow, Vectors, VectorStore
 from tacit_dock.settings import IndexKind
 from tacit_dock.store import DockStore
+from tacit_dock.texts import json_text
 
 LENGTH = 8
 # From this many rows and numbers on, bits are compared first: fewer numbers are read as quickly.
@@ -40,6 +41,20 @@ class Match:
     compared: int
     found: tuple[FoundRow, ...]
     exact: bool
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a list tells of a learnware, and the same as JSON, which many answers hold."""
+
+    told: Mapping[str, Any]
+    text: str
+
+    @classmethod
+    def of(cls, held: Learnware) -> Summary:
+        """Return what a list tells of a learnware."""
+        told = held.summary()
+        return cls(told, json_text(told))
 
 
 class Index:
@@ -71,7 +86,7 @@ class Index:
         # what could not be read, and when it is tried again
         self._damaged: dict[str, tuple[str, str]] = {}
         self._again = 0.0
-        self._summaries: dict[str, dict[str, Any]] = {}
+        self._summaries: dict[str, Summary] = {}
         self._lock = threading.Lock()
 
     def refresh(self) -> None:
@@ -125,7 +140,7 @@ class Index:
         compared = len(vectors) if allowed is None else len(allowed)
         return Match(compared, tuple(vectors.exact(row, count, allowed)[0]), True)
 
-    def summaries(self, identifiers: Iterable[str]) -> dict[str, dict[str, Any]]:
+    def summaries(self, identifiers: Iterable[str]) -> dict[str, Summary]:
         """Return what a list tells of those of these ids that are listed, by id.
 
         As of the last `refresh`, or later: what changes is forgotten there.
@@ -135,7 +150,8 @@ class Index:
         missing = [name for name in wanted if name not in known]
         if not missing:
             return known
-        read = {name: held.summary() for name, held in self._store.named(missing).items()}
+        named = self._store.named(missing).items()
+        read = {name: Summary.of(held) for name, held in named}
         with self._lock:
             # what was read before a change that was taken over meanwhile is not kept
             if self._seen == seen:
