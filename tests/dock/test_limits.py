@@ -13,6 +13,7 @@ from dataclasses import replace
 import httpx
 import pytest
 
+from tacit.compute import available_workers
 from tacit.specifications import SpecificationSpace
 from tacit_dock import DockSettings, DockStore, RefusedError, create_application
 from tacit_dock.api.rates import Rates
@@ -77,6 +78,28 @@ def test_what_comes_beside_too_many_is_told_to_come_again(store, monkeypatch):
     is_problem(beside, 503)
     assert beside.headers["retry-after"] == "1"
     assert (slow.status_code, after.status_code) == (200, 200)
+
+
+def test_searches_are_worked_on_one_a_core_and_in_their_order(store):
+    begun, under_way, most = [], [], []
+
+    async def run():
+        dock = create_application(store).state.dock
+
+        def work(number):
+            begun.append(number)
+            under_way.append(number)
+            most.append(len(under_way))
+            time.sleep(0.01)
+            under_way.remove(number)
+            return number
+
+        return await asyncio.gather(*(dock.compared(lambda n=n: work(n)) for n in range(12)))
+
+    assert asyncio.run(run()) == list(range(12))
+    assert max(most) <= available_workers()
+    # of those that begin together either may be the first to say so
+    assert all(abs(place - number) < available_workers() for place, number in enumerate(begun))
 
 
 def test_a_body_on_its_way_keeps_nobody_waiting(store):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from tacit_dock import DockSettings, DockStore, examine
+from tacit_dock import DockSettings, DockStore, create_application, examine
+from tacit_dock.api.searching import found
 from tacit_dock.records import Filters
 from tacit_dock.search import index as indexing
 from tacit_dock.search.index import Index
@@ -92,3 +94,17 @@ def test_summaries_do_not_grow_without_end(tmp_path: Path, monkeypatch) -> None:
         for at in range(8):
             assert set(index.summaries(names[at:])) == set(names[at:])
             assert len(index._summaries) <= 8
+
+
+def test_an_answer_is_the_same_as_json_and_as_a_value(tmp_path: Path) -> None:
+    with DockStore(tmp_path) as store:
+        for seed in range(3):
+            # what JSON has to escape
+            title = card(f"{seed} é {{}} [] </b>")
+            keep(store, files(specification(seed), card=title), key=f"k{seed}")
+        dock = create_application(store).state.dock
+        content = specification(1, "task").to_bytes()
+        for limit in (1, 10):
+            answer = found(dock, content, limit, Filters())
+            assert json.loads(answer.to_json()) == answer.to_dict()
+            assert len(answer.to_dict()["items"]) == min(limit, 3)
