@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -198,7 +198,12 @@ def least_curve(bounds: Sequence[LossMasses]) -> Curve:
     """Return the least of several upper bounds of one curve, an upper bound as each is."""
     if len(bounds) == 1:
         return bounds[0].curve
-    return lambda epsilon: np.min([bound.curve(epsilon) for bound in bounds], axis=0)
+    return partial(_least, tuple(bounds))
+
+
+def _least(bounds: Sequence[LossMasses], epsilon: Array) -> Array:
+    """The least of several upper bounds at each ε, an upper bound as each is."""
+    return np.asarray(np.min([bound.curve(epsilon) for bound in bounds], axis=0))
 
 
 def cap_by_moments(curve: Curve, parts: Sequence[ComposedPart]) -> Curve:
@@ -225,22 +230,24 @@ def cap_by_moments(curve: Curve, parts: Sequence[ComposedPart]) -> Curve:
         useful = np.isfinite(logs)
         bounds.append((ORDERS[useful], logs[useful], infinite))
 
-    def least(epsilon: Array) -> Array:
-        values = np.array(curve(epsilon))
-        some = (epsilon >= 0) & (epsilon < math.inf)
-        points = epsilon[some]
-        bound = np.ones(points.shape)
-        for orders, logs, infinite in bounds:
-            # the least exponent ln c_λ + Σ n K(λ) − λε; λε is rounded down by what it rounds
-            best = np.zeros(points.shape)
-            for order, log in zip(orders, logs, strict=True):
-                best = np.minimum(best, log - order * points * (1 - EXPONENT_ROUNDING))
-            with np.errstate(under="ignore"):
-                bound = np.minimum(bound, (np.exp(best) + infinite) * (1 + CHERNOFF_ROUNDING))
-        values[some] = np.minimum(values[some], bound)
-        return values
+    return partial(_capped, curve, tuple(bounds))
 
-    return least
+
+def _capped(curve: Curve, bounds: Sequence[tuple[Array, Array, float]], epsilon: Array) -> Array:
+    """The curve of `cap_by_moments`, rounded up."""
+    values = np.array(curve(epsilon))
+    some = (epsilon >= 0) & (epsilon < math.inf)
+    points = epsilon[some]
+    bound = np.ones(points.shape)
+    for orders, logs, infinite in bounds:
+        # the least exponent ln c_λ + Σ n K(λ) − λε; λε is rounded down by what it rounds
+        best = np.zeros(points.shape)
+        for order, log in zip(orders, logs, strict=True):
+            best = np.minimum(best, log - order * points * (1 - EXPONENT_ROUNDING))
+        with np.errstate(under="ignore"):
+            bound = np.minimum(bound, (np.exp(best) + infinite) * (1 + CHERNOFF_ROUNDING))
+    values[some] = np.minimum(values[some], bound)
+    return values
 
 
 def _by_groups(terms: Sequence[tuple[LossMasses, int]]) -> LossMasses:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeAlias
 
 import numpy as np
@@ -83,16 +83,18 @@ def guard(name: str, curve: Curve) -> Curve:
     It raises a ValueError where the curve is NaN.
     """
 
-    def evaluate(epsilon: Array) -> Array:
-        points = np.asarray(epsilon, dtype=np.float64)
-        with np.errstate(all="ignore"):
-            values = np.broadcast_to(np.asarray(curve(points), dtype=np.float64), points.shape)
-        lost = np.isnan(values)
-        if lost.any():
-            raise ValueError(f"{name}: expected numbers, got NaN at epsilon {points[lost].flat[0]}")
-        return np.clip(values, 0.0, 1.0)
+    return partial(_guarded, name, curve)
 
-    return evaluate
+
+def _guarded(name: str, curve: Curve, epsilon: Array) -> Array:
+    """The curve of `guard`, exactly where it is inside."""
+    points = np.asarray(epsilon, dtype=np.float64)
+    with np.errstate(all="ignore"):
+        values = np.broadcast_to(np.asarray(curve(points), dtype=np.float64), points.shape)
+    lost = np.isnan(values)
+    if lost.any():
+        raise ValueError(f"{name}: expected numbers, got NaN at epsilon {points[lost].flat[0]}")
+    return np.clip(values, 0.0, 1.0)
 
 
 def two_sided(above: Curve, below: Curve, infinite: float | None = None) -> Curve:
@@ -104,24 +106,26 @@ def two_sided(above: Curve, below: Curve, infinite: float | None = None) -> Curv
         infinite: The limit of δ at ε = inf; None for the value far out, which is above it.
     """
 
-    def curve(epsilon: Array) -> Array:
-        points = np.asarray(epsilon, dtype=np.float64)
-        # nothing is asked of a curve beyond 2^41: δ falls, and is bounded by its value there
-        finite = np.minimum(np.abs(points), FARTHEST)
-        value = np.ones(points.shape)
-        right = points >= 0
-        if right.any():
-            value[right] = above(finite[right])
-        if not right.all():
-            losses = -finite[~right]
-            # δ(−ε) = 1 − e^{−ε}(1 − δ'(ε)) as a sum of two positive terms: nothing cancels near 1
-            left = -np.expm1(losses) + np.exp(losses) * below(-losses)
-            value[~right] = left * (1 + MIRROR_UNITS * EPS)
-        if infinite is not None:
-            value[points == math.inf] = infinite
-        return np.minimum(value, 1.0)
+    return partial(_two_sided, above, below, infinite)
 
-    return curve
+
+def _two_sided(above: Curve, below: Curve, infinite: float | None, epsilon: Array) -> Array:
+    """The curve of `two_sided`, rounded up."""
+    points = np.asarray(epsilon, dtype=np.float64)
+    # nothing is asked of a curve beyond 2^41: δ falls, and is bounded by its value there
+    finite = np.minimum(np.abs(points), FARTHEST)
+    value = np.ones(points.shape)
+    right = points >= 0
+    if right.any():
+        value[right] = above(finite[right])
+    if not right.all():
+        losses = -finite[~right]
+        # δ(−ε) = 1 − e^{−ε}(1 − δ'(ε)) as a sum of two positive terms: nothing cancels near 1
+        left = -np.expm1(losses) + np.exp(losses) * below(-losses)
+        value[~right] = left * (1 + MIRROR_UNITS * EPS)
+    if infinite is not None:
+        value[points == math.inf] = infinite
+    return np.minimum(value, 1.0)
 
 
 def mirror(above: Curve) -> Curve:
@@ -244,15 +248,15 @@ def curve_pair(
 
 def _tabulate(curve: Curve) -> Curve:
     """Return the curve at points in any order, rounded up, each computed once or read off."""
-    table = ChordTable(curve)
+    return partial(_tabulated, curve, ChordTable(curve))
 
-    def evaluate(epsilon: Array) -> Array:
-        losses, inverse = np.unique(epsilon, return_inverse=True)
-        if not losses.size:
-            return epsilon
-        return np.asarray((curve if losses.size <= DIRECT else table)(losses)[inverse])
 
-    return evaluate
+def _tabulated(curve: Curve, table: Curve, epsilon: Array) -> Array:
+    """The curve of `_tabulate`, rounded up."""
+    losses, inverse = np.unique(epsilon, return_inverse=True)
+    if not losses.size:
+        return epsilon
+    return np.asarray((curve if losses.size <= DIRECT else table)(losses)[inverse])
 
 
 def smallest_epsilon(curve: Curve, target: float) -> float:
@@ -320,7 +324,12 @@ def larger(forward: Curve, backward: Curve) -> Curve:
     """Return the larger of two curves, rounded up as they are, one call where they are the same."""
     if forward is backward:
         return forward
-    return lambda epsilon: np.maximum(forward(epsilon), backward(epsilon))
+    return partial(_larger, forward, backward)
+
+
+def _larger(forward: Curve, backward: Curve, epsilon: Array) -> Array:
+    """The larger of two curves at each ε, rounded up as they are."""
+    return np.maximum(forward(epsilon), backward(epsilon))
 
 
 def replaced_curve(near: Curve, far: Curve, rate: float) -> Curve:
@@ -335,24 +344,27 @@ def replaced_curve(near: Curve, far: Curve, rate: float) -> Curve:
         far: Upper bound of those of (A, B) and (B, A).
         rate: q in (0, 1).
     """
+    return mirror(partial(_replaced, (near, far), (_Rough(near), _Rough(far)), rate))
 
+
+def _replaced(
+    exact: tuple[Curve, Curve], rough: tuple[Curve, Curve], rate: float, epsilon: Array
+) -> Array:
+    """The curve of `replaced_curve` at ε >= 0, rounded up."""
     # s is chosen on tables, δ is computed at the s chosen and at both ends, and the least is taken
-    rough_near, rough_far = _Rough(near), _Rough(far)
+    best = _golden(lambda share: _at_share(rough, rate, share, epsilon), epsilon.shape)
+    ends = (np.zeros(epsilon.shape), best, np.ones(epsilon.shape))
+    found = [_at_share(exact, rate, share, epsilon) for share in ends]
+    return scaled_up(rate, np.minimum(np.minimum(found[0], found[1]), found[2]))
 
-    def bound(first: Curve, second: Curve, share: Array, epsilon: Array) -> Array:
-        # any s is sound whose two parts add up to at least 1
-        rest = (1 - share) * (1 + SHARE_UNITS * EPS)
-        left, right = at_shares(epsilon, rate, share, rest)
-        value = scaled_up(share, first(left)) + scaled_up(rest, second(right))
-        return np.asarray(value * (1 + PRODUCT_UNITS * EPS))
 
-    def above(epsilon: Array) -> Array:
-        best = _golden(lambda share: bound(rough_near, rough_far, share, epsilon), epsilon.shape)
-        ends = (np.zeros(epsilon.shape), best, np.ones(epsilon.shape))
-        found = [bound(near, far, share, epsilon) for share in ends]
-        return scaled_up(rate, np.minimum(np.minimum(found[0], found[1]), found[2]))
-
-    return mirror(above)
+def _at_share(curves: tuple[Curve, Curve], rate: float, share: Array, epsilon: Array) -> Array:
+    """The sum of `replaced_curve` at a share s, rounded up where its two curves are."""
+    # any s is sound whose two parts add up to at least 1
+    rest = (1 - share) * (1 + SHARE_UNITS * EPS)
+    left, right = at_shares(epsilon, rate, share, rest)
+    value = scaled_up(share, curves[0](left)) + scaled_up(rest, curves[1](right))
+    return np.asarray(value * (1 + PRODUCT_UNITS * EPS))
 
 
 class _Rough:
@@ -424,11 +436,11 @@ def subsampled_curves(
         return nothing, nothing
     if neighbours is Adjacency.ADD_REMOVE:
         return (
-            lambda epsilon: _with_against_without(forward, rate, epsilon),
-            lambda epsilon: _without_against_with(backward, rate, epsilon),
+            partial(_with_against_without, forward, rate),
+            partial(_without_against_with, backward, rate),
         )
     base = larger(forward, backward)
-    replaced = mirror(lambda epsilon: _with_against_without(base, rate, epsilon))
+    replaced = mirror(partial(_with_against_without, base, rate))
     return replaced, replaced
 
 
@@ -437,16 +449,18 @@ def subsampled_renyi(curve: Curve | None, rate: float) -> Curve | None:
     if curve is None:
         return None
 
-    def sampled(orders: Array) -> Array:
-        exponents = (orders - 1) * curve(orders)
-        with np.errstate(over="ignore", divide="ignore"):
-            # ln(1 + q (e^x − 1)) keeps a small D; ln(1 − q + q e^x) where e^x is no float
-            small = np.log1p(rate * np.expm1(np.minimum(exponents, LARGEST_LOG)))
-            large = np.logaddexp(np.log1p(-rate), np.log(rate) + exponents)
-        value = np.where(exponents < LARGEST_LOG, small, large) / (orders - 1)
-        return np.asarray(value * (1 + RENYI_UNITS * EPS))
+    return partial(_subsampled_renyi, curve, rate)
 
-    return sampled
+
+def _subsampled_renyi(curve: Curve, rate: float, orders: Array) -> Array:
+    """The divergence of `subsampled_renyi` at orders > 1, rounded up."""
+    exponents = (orders - 1) * curve(orders)
+    with np.errstate(over="ignore", divide="ignore"):
+        # ln(1 + q (e^x − 1)) keeps a small D; ln(1 − q + q e^x) where e^x is no float
+        small = np.log1p(rate * np.expm1(np.minimum(exponents, LARGEST_LOG)))
+        large = np.logaddexp(np.log1p(-rate), np.log(rate) + exponents)
+    value = np.where(exponents < LARGEST_LOG, small, large) / (orders - 1)
+    return np.asarray(value * (1 + RENYI_UNITS * EPS))
 
 
 def _with_against_without(forward: Curve, rate: float, epsilon: Array) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -502,12 +503,7 @@ def _compose(
     ahead = compose(firsts)
     back = ahead if symmetric else compose(seconds)
     forward: Curve = cap_by_moments(least_curve(ahead), firsts)
-    curves = [(profile.renyi_curve, count) for profile, count in parts]
-
-    def renyi(orders: Array) -> Array:
-        # of products of independent pairs the divergences add up
-        total: Any = sum(count * curve(orders) for curve, count in curves if curve is not None)
-        return np.asarray(total * (1 + SUM_UNITS * EPS))
+    curves = [(p.renyi_curve, count) for p, count in parts if p.renyi_curve is not None]
 
     # no release gives itself away with probability Π (1 − p_∞)
     finite = math.fsum(n * math.log1p(-p.infinite_mass) for p, n in parts if p.infinite_mass < 1)
@@ -523,9 +519,16 @@ def _compose(
         assumptions=tuple(dict.fromkeys([*(a for p, _ in parts for a in p.assumptions), FIXED])),
         evidence="numerical",
         adjacency=adjacency,
-        renyi_curve=None if any(curve is None for curve, _ in curves) else renyi,
+        renyi_curve=partial(_added, tuple(curves)) if len(curves) == len(parts) else None,
         masses=(ahead[0], back[0]),
     )
+
+
+def _added(curves: Sequence[tuple[Curve, int]], orders: Array) -> Array:
+    """The Rényi divergence of independent pairs together, rounded up."""
+    # of products of independent pairs the divergences add up
+    total: Any = sum(count * curve(orders) for curve, count in curves)
+    return np.asarray(total * (1 + SUM_UNITS * EPS))
 
 
 def _check_without(without: Any, relation: Adjacency) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from tacit.accounting.curves.curve import LARGEST_LOG, Curve, two_sided
 from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
 from tacit.accounting.mechanisms.averages import Average, gaussian_average
 from tacit.accounting.mechanisms.exchanges import exchange_curve
-from tacit.accounting.mechanisms.gaussian import LARGEST_DISTANCE, gaussian_shift
+from tacit.accounting.mechanisms.gaussian import LARGEST_DISTANCE, gaussian_renyi, gaussian_shift
 from tacit.divergences.shift import gaussian_curve
 from tacit.guarantees.adjacency import Adjacency, Neighbours
 
@@ -117,7 +117,7 @@ def _once(distance: float, count: int, relation: Adjacency) -> PrivacyProfile:
         backward,
         name=f"one of {count} Gaussian steps",
         # joint convexity: never worse than taking part in a step that is known
-        renyi=lambda orders: orders * (reach * reach / 2) * (1 + SQUARE_UNITS * EPS),
+        renyi=partial(gaussian_renyi, reach),
         source=SOURCE,
         assumptions=(),
         adjacency=relation.sentence(),
@@ -134,22 +134,21 @@ def _curves(distance: float, count: int, relation: Adjacency) -> tuple[Curve, Cu
     average = gaussian_average(distance, count)
     short = _shortfall(average, distance, count)
 
-    def ahead(epsilon: Array) -> Array:
-        return np.minimum(average.excess(epsilon), gaussian_curve(epsilon, distance))
-
-    def back(epsilon: Array) -> Array:
-        return np.minimum(short(epsilon), gaussian_curve(epsilon, distance))
-
+    plain = partial(gaussian_curve, distance=distance)
+    ahead, back = partial(_smaller, average.excess, plain), partial(_smaller, short, plain)
     if relation is Adjacency.ADD_REMOVE:
         return two_sided(ahead, back, 0.0), two_sided(back, ahead, 0.0)
     # with the record against with the other: exact near 0, beyond through noise alone
-    through = _through(average, short)
+    through = partial(_through, average, short)
     exact = exchange_curve(distance, count, through)
 
-    def replaced(epsilon: Array) -> Array:
-        return np.minimum(exact(epsilon), known(epsilon))
-
+    replaced = partial(_smaller, exact, known)
     return two_sided(replaced, replaced, 0.0), None
+
+
+def _smaller(one: Curve, other: Curve, epsilon: Array) -> Array:
+    """The smaller of two upper bounds at each ε, an upper bound as both are."""
+    return np.minimum(one(epsilon), other(epsilon))
 
 
 def _shortfall(average: Average, distance: float, count: int) -> Curve:
@@ -160,25 +159,23 @@ def _shortfall(average: Average, distance: float, count: int) -> Curve:
     higher = distance * distance / 2 * (1 - 1 / count) * (1 + SQUARE_UNITS * EPS)
     near = distance / math.sqrt(count) * (1 + SQUARE_UNITS * EPS)
 
-    def curve(epsilon: Array) -> Array:
-        # ε − h down
-        level = epsilon - higher - SQUARE_UNITS * EPS * (epsilon + higher)
-        geometric = np.where(level >= 0.0, gaussian_curve(np.maximum(level, 0.0), near), 1.0)
-        return np.asarray(np.minimum(average.shortfall(epsilon), geometric))
-
-    return curve
+    return partial(_shortfall_at, average, higher, near)
 
 
-def _through(average: Average, shortfall: Curve) -> Curve:
+def _shortfall_at(average: Average, higher: float, near: float, epsilon: Array) -> Array:
+    """The less of both bounds of `_shortfall`, rounded up."""
+    # ε − h down
+    level = epsilon - higher - SQUARE_UNITS * EPS * (epsilon + higher)
+    geometric = np.where(level >= 0.0, gaussian_curve(np.maximum(level, 0.0), near), 1.0)
+    return np.asarray(np.minimum(average.shortfall(epsilon), geometric))
+
+
+def _through(average: Average, shortfall: Curve, epsilon: Array) -> Array:
     """H_γ(P‖Q) <= H_η(P‖N) + η H_{γ/η}(N‖Q) for every η: the least of 33, rounded up."""
-
-    def curve(epsilon: Array) -> Array:
-        flat = np.minimum(epsilon.ravel(), LARGEST_CHAINED)
-        first = flat * CHAIN_SHARES
-        rest = np.maximum(flat - first, 0.0) * (1 - SQUARE_UNITS * EPS)
-        value = average.excess(first)
-        value += np.exp(np.minimum(first, LARGEST_LOG)) * shortfall(rest)
-        least = np.minimum(value.min(axis=0) * (1 + CHAIN_UNITS * EPS), 1.0)
-        return np.asarray(least).reshape(epsilon.shape)
-
-    return curve
+    flat = np.minimum(epsilon.ravel(), LARGEST_CHAINED)
+    first = flat * CHAIN_SHARES
+    rest = np.maximum(flat - first, 0.0) * (1 - SQUARE_UNITS * EPS)
+    value = average.excess(first)
+    value += np.exp(np.minimum(first, LARGEST_LOG)) * shortfall(rest)
+    least = np.minimum(value.min(axis=0) * (1 + CHAIN_UNITS * EPS), 1.0)
+    return np.asarray(least).reshape(epsilon.shape)

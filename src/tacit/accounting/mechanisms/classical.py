@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from scipy.special import expit
 
 from tacit._ground.checks import Array, in_interval, integer, non_negative, positive
 from tacit._ground.numbers import EPS
-from tacit.accounting.curves.curve import Curve
 from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
 
 # Units in the last place: of a quotient or a difference of two logarithms; of their product with
@@ -50,31 +50,35 @@ def laplace(sensitivity: float, scale: float) -> PrivacyProfile:
         loss = float(np.divide(difference, width)) * (1 + LOSS_UNITS * EPS)
     largest = math.inf if difference > 0 and math.isinf(loss) else loss
 
-    def curve(epsilon: Array) -> Array:
-        # no curve is below 1 − e^ε; between −L and L it is 1 − e^{(ε − L)/2}, above it 0
-        trivial = -np.expm1(np.minimum(epsilon, 0.0))
-        gap = np.minimum(epsilon, largest) - largest if math.isfinite(largest) else -np.inf
-        inside = -np.expm1(gap / 2)
-        value = np.where(epsilon > -largest, inside, trivial)
-        return np.minimum(np.maximum(value, trivial) * (1 + LAPLACE_UNITS * EPS), 1.0)
-
-    def renyi(orders: Array) -> Array:
-        # exp((α − 1) D) = (α e^{(α−1)L} + (α − 1) e^{−αL})/(2α − 1) in L + ln(…)/(α − 1): of
-        # e^{(α−1)L} the larger part is taken out, so that nothing overflows
-        smaller = (orders - 1) * np.exp(-(2 * orders - 1) * largest)
-        inner = np.log1p((smaller - orders + 1) / (2 * orders - 1))
-        bound = largest + inner / (orders - 1) + LAPLACE_UNITS * EPS * (largest + 1 / (orders - 1))
-        return np.minimum(bound, largest)
-
     exact = profile_from_curves(
-        curve,
+        partial(_laplace_curve, largest),
         name=f"Laplace noise {width:g} on sensitivity {difference:g}",
         infinite_mass=float(math.isinf(largest)),
-        renyi=renyi if math.isfinite(largest) else None,
+        renyi=partial(_laplace_renyi, largest) if math.isfinite(largest) else None,
         source="Balle, Barthe and Gaboardi (2018), Theorem 3; Mironov (2017), Proposition 6",
         assumptions=(f"neighbours' values are at l1 distance at most {difference:g}",),
     )
     return replace(exact, evidence="theorem")
+
+
+def _laplace_renyi(largest: float, orders: Array) -> Array:
+    """The Rényi divergence at orders > 1, rounded up."""
+    # exp((α − 1) D) = (α e^{(α−1)L} + (α − 1) e^{−αL})/(2α − 1) in L + ln(…)/(α − 1): of
+    # e^{(α−1)L} the larger part is taken out, so that nothing overflows
+    smaller = (orders - 1) * np.exp(-(2 * orders - 1) * largest)
+    inner = np.log1p((smaller - orders + 1) / (2 * orders - 1))
+    bound = largest + inner / (orders - 1) + LAPLACE_UNITS * EPS * (largest + 1 / (orders - 1))
+    return np.minimum(bound, largest)
+
+
+def _laplace_curve(largest: float, epsilon: Array) -> Array:
+    """δ of Laplace noise at any real ε, rounded up; ``largest`` is Δ/b."""
+    # no curve is below 1 − e^ε; between −L and L it is 1 − e^{(ε − L)/2}, above it 0
+    trivial = -np.expm1(np.minimum(epsilon, 0.0))
+    gap = np.minimum(epsilon, largest) - largest if math.isfinite(largest) else -np.inf
+    inside = -np.expm1(gap / 2)
+    value = np.where(epsilon > -largest, inside, trivial)
+    return np.minimum(np.maximum(value, trivial) * (1 + LAPLACE_UNITS * EPS), 1.0)
 
 
 def randomized_response(
@@ -125,48 +129,40 @@ def randomized_response(
         loss = 0.0 if even else max(loss, ODDS_UNITS * EPS)
     high, low = max(truth, other), min(truth, other)
     exact = profile_from_curves(
-        _response_curve(loss, high, other, count - 2),
+        partial(_response_curve, loss, high, other, count - 2),
         name=f"randomised response among {count} answers, truth with probability {truth:.4g}",
         infinite_mass=high if low == 0 and math.isinf(loss) else 0.0,
-        renyi=_response_renyi(loss, high, low, other * (count - 2)),
+        renyi=partial(_response_renyi, loss, high, low, other * (count - 2)),
         source="Kairouz, Oh and Viswanath (2016), Section 3",
         assumptions=("neighbours differ in the true answer, and one answer is given",),
     )
     return replace(exact, evidence="theorem")
 
 
-def _response_curve(loss: float, high: float, other: float, rest: int) -> Curve:
+def _response_curve(loss: float, high: float, other: float, rest: int, epsilon: Array) -> Array:
     """Return the curve of k-ary response at any real ε, rounded up."""
     largest = loss * (1 + ODDS_UNITS * EPS) + (NEAR_UNITS * EPS if loss > 0 else 0.0)
-
-    def curve(epsilon: Array) -> Array:
-        # of the k − 2 answers that tell nothing, and the bound of every curve
-        common = -np.expm1(np.minimum(epsilon, 0.0))
-        if math.isinf(largest):
-            exposed = np.full(epsilon.shape, high)
-            hidden = np.zeros(epsilon.shape)
-        else:
-            # p − e^t r = p (1 − e^{t − L}) and r − e^t p = r (1 − e^{t + L})
-            exposed = -high * np.expm1(np.minimum(epsilon - largest, 0.0))
-            hidden = -high * math.exp(-loss) * np.expm1(np.minimum(epsilon + loss, 0.0))
-        value = (exposed + hidden + rest * other * common) * (1 + CURVE_UNITS * EPS)
-        return np.minimum(np.maximum(value, common), 1.0) + 0.0
-
-    return curve
+    # of the k − 2 answers that tell nothing, and the bound of every curve
+    common = -np.expm1(np.minimum(epsilon, 0.0))
+    if math.isinf(largest):
+        exposed = np.full(epsilon.shape, high)
+        hidden = np.zeros(epsilon.shape)
+    else:
+        # p − e^t r = p (1 − e^{t − L}) and r − e^t p = r (1 − e^{t + L})
+        exposed = -high * np.expm1(np.minimum(epsilon - largest, 0.0))
+        hidden = -high * math.exp(-loss) * np.expm1(np.minimum(epsilon + loss, 0.0))
+    value = (exposed + hidden + rest * other * common) * (1 + CURVE_UNITS * EPS)
+    return np.minimum(np.maximum(value, common), 1.0) + 0.0
 
 
-def _response_renyi(loss: float, high: float, low: float, rest: float) -> Curve:
+def _response_renyi(loss: float, high: float, low: float, rest: float, orders: Array) -> Array:
     """Return the Rényi divergence at orders > 1, rounded up, no more than the loss."""
-
-    def renyi(orders: Array) -> Array:
-        if math.isinf(loss):
-            return np.full(orders.shape, math.inf)
-        # exp((α − 1) D) = p e^{(α−1)L} + r e^{−(α−1)L} + (k − 2) r
-        exponents = (orders - 1) * loss
-        with np.errstate(divide="ignore"):
-            terms = [exponents + np.log(high), np.log(low) - exponents, np.log(rest) + 0 * orders]
-        total = np.logaddexp.reduce(terms)
-        bound = total / (orders - 1) + CURVE_UNITS * EPS * (loss + 1 / (orders - 1))
-        return np.asarray(np.clip(bound, 0.0, loss))
-
-    return renyi
+    if math.isinf(loss):
+        return np.full(orders.shape, math.inf)
+    # exp((α − 1) D) = p e^{(α−1)L} + r e^{−(α−1)L} + (k − 2) r
+    exponents = (orders - 1) * loss
+    with np.errstate(divide="ignore"):
+        terms = [exponents + np.log(high), np.log(low) - exponents, np.log(rest) + 0 * orders]
+    total = np.logaddexp.reduce(terms)
+    bound = total / (orders - 1) + CURVE_UNITS * EPS * (loss + 1 / (orders - 1))
+    return np.asarray(np.clip(bound, 0.0, loss))

@@ -8,6 +8,7 @@ alone the two releases have the densities (1/n) Σ e^{±d z_i − d²/2}, so tha
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 from scipy.fft import next_fast_len
@@ -70,12 +71,14 @@ def exchange_curve(distance: float, count: int, loose: Curve) -> Curve:
     values = np.array([_expected(distance, count, float(point)) for point in points])
     values = np.minimum(values, ceilings)
 
-    def curve(epsilon: Array) -> Array:
-        # without a bow: twice the units of a chord
-        joined = chords(points, values, epsilon)[0] * (1 + 2 * CHORD_UNITS * EPS)
-        return np.minimum(joined, loose(epsilon))
+    return partial(_joined, points, values, loose)
 
-    return curve
+
+def _joined(points: Array, values: Array, loose: Curve, epsilon: Array) -> Array:
+    """The curve of `exchange_curve` at ε >= 0, rounded up."""
+    # without a bow: twice the units of a chord
+    joined = chords(points, values, epsilon)[0] * (1 + 2 * CHORD_UNITS * EPS)
+    return np.minimum(joined, loose(epsilon))
 
 
 def _expected(distance: float, count: int, epsilon: float) -> float:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from tacit._ground.checks import non_negative, positive
+from tacit._ground.checks import Array, non_negative, positive
 from tacit._ground.numbers import EPS
 from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
 from tacit.divergences.shift import gaussian_curve
@@ -83,11 +84,16 @@ def gaussian_shift(mahalanobis: float) -> PrivacyProfile:
 def _profile(distance: float, name: str, assumption: str) -> PrivacyProfile:
     """Return the profile of two Gaussians at a distance, exact and rounded up."""
     exact = profile_from_curves(
-        lambda epsilon: gaussian_curve(epsilon, distance),
+        partial(gaussian_curve, distance=distance),
         name=name,
         infinite_mass=float(math.isinf(distance)),
-        renyi=lambda orders: orders * (distance * distance / 2) * (1 + SQUARE_UNITS * EPS),
+        renyi=partial(gaussian_renyi, distance),
         source="Balle and Wang (2018), Theorem 8",
         assumptions=(assumption,),
     )
     return replace(exact, evidence="theorem")
+
+
+def gaussian_renyi(distance: float, orders: Array) -> Array:
+    """Return α d²/2, the Rényi divergence of two Gaussians at a distance d, rounded up."""
+    return orders * (distance * distance / 2) * (1 + SQUARE_UNITS * EPS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -125,26 +126,27 @@ def projected_plus_noise(
             bounds.append(_revealed_length(width, angle, std / norm))
             column = ColumnCurve(size, width, angle, std / norm)
 
-    def smallest(epsilon: Array) -> Array:
-        """Return the least of the bounds at increasing ε >= 0, rounded up."""
-        value = np.ones(epsilon.shape) if column is None else column(epsilon)
-        if not bounds:
-            return np.zeros(epsilon.shape)
-        # the others are slower, and looser
-        whole = column is None or not column.reliable
-        rest = np.ones(epsilon.shape, dtype=np.bool_) if whole else value < LEAST_MEASURED
-        if rest.any():
-            others = np.min([bound(epsilon[rest]) for bound in bounds], axis=0)
-            # δ falls, so that it stays below the last value that was measured
-            value[rest] = np.minimum(others, value[rest] if whole else LEAST_MEASURED)
-        return value
-
     return profile_from_curves(
-        curve_pair(smallest)[0],
+        curve_pair(partial(_smallest, tuple(bounds), column))[0],
         name=f"rank-{width} projection in {size} dimensions, then noise {std:g}",
         source="lora-privacy, Definition 3 (M1): Gaussian mixtures, by quadrature",
         assumptions=assumptions,
     )
+
+
+def _smallest(bounds: Sequence[Curve], column: ColumnCurve | None, epsilon: Array) -> Array:
+    """Return the least of the bounds at increasing ε >= 0, rounded up."""
+    value = np.ones(epsilon.shape) if column is None else column(epsilon)
+    if not bounds:
+        return np.zeros(epsilon.shape)
+    # the others are slower, and looser
+    whole = column is None or not column.reliable
+    rest = np.ones(epsilon.shape, dtype=np.bool_) if whole else value < LEAST_MEASURED
+    if rest.any():
+        others = np.min([bound(epsilon[rest]) for bound in bounds], axis=0)
+        # δ falls, so that it stays below the last value that was measured
+        value[rest] = np.minimum(others, value[rest] if whole else LEAST_MEASURED)
+    return value
 
 
 def _revealed_projection(dim: int, rank: int, distance: float, one: bool) -> Curve:
@@ -152,7 +154,12 @@ def _revealed_projection(dim: int, rank: int, distance: float, one: bool) -> Cur
     law = projected_length(dim, rank, distance**2 * (1 + SQUARE_UNITS * EPS))
     curve = partial(rank_one_curve, law=law) if one else SpectrumCurve(law)
     # the table of the law leaves out less than UNSEEN
-    return lambda epsilon: np.minimum(curve(epsilon) + UNSEEN, 1.0)
+    return partial(_with_unseen, curve)
+
+
+def _with_unseen(curve: Curve, epsilon: Array) -> Array:
+    """A curve and the mass that its table leaves out, rounded up."""
+    return np.minimum(curve(epsilon) + UNSEEN, 1.0)
 
 
 def _revealed_length(rank: int, angle: float, noise: float) -> Curve:
@@ -173,23 +180,28 @@ def _revealed_length(rank: int, angle: float, noise: float) -> Curve:
     zero = np.clip(lengths * spread / np.maximum(shares * cosine, TINY), -REACH, REACH)
     grid = np.tile(np.linspace(-REACH, REACH, PANELS + 1), (lengths.size, 1))
     edges = np.sort(np.concatenate([grid, zero[:, None]], axis=1), axis=1)
-    node = np.arange(lengths.size)
+    # half of the distance of y₂ from its mirror image is a − b y₁, times a factor, at each length
+    mirrored = lengths * spread, shares * cosine, factor
+    return partial(_at_lengths, mirrored, masses, edges)
 
-    def curve(epsilon: Array) -> Array:
-        losses, at = np.repeat(epsilon, node.size), np.tile(node, epsilon.size)
 
-        def integrand(rows: Index, points: Array) -> Array:
-            here = at[rows][:, None]
-            # half of the distance of y₂ from its mirror image, given y₁
-            mean = lengths[here] * spread[here] - shares[here] * cosine * points
-            loss = gaussian_square(losses[rows][:, None], np.square(factor[here] * mean))
-            density = masses[here] * np.exp(-points * points / 2) / math.sqrt(2 * math.pi)
-            return np.asarray(density * loss)
+def _at_lengths(
+    mirrored: tuple[Array, Array, Array], masses: Array, edges: Array, epsilon: Array
+) -> Array:
+    """The curve of `_revealed_length` at ε >= 0, over all lengths, rounded up."""
+    start, slope, factor = mirrored
+    node = np.arange(masses.size)
+    losses, at = np.repeat(epsilon, node.size), np.tile(node, epsilon.size)
 
-        # the trapezoidal rule on every second node, twice: what the two differ by is above the
-        # error left
-        halves = 2 * np.repeat(np.arange(epsilon.size), node.size) + at % 2
-        even, odd = integrate(integrand, np.tile(edges, (epsilon.size, 1)), halves).reshape(-1, 2).T
-        return quadrature_up(even + odd + np.abs(even - odd) + UNSEEN)
+    def integrand(rows: Index, points: Array) -> Array:
+        here = at[rows][:, None]
+        mean = start[here] - slope[here] * points
+        loss = gaussian_square(losses[rows][:, None], np.square(factor[here] * mean))
+        density = masses[here] * np.exp(-points * points / 2) / math.sqrt(2 * math.pi)
+        return np.asarray(density * loss)
 
-    return curve
+    # the trapezoidal rule on every second node, twice: what the two differ by is above the
+    # error left
+    halves = 2 * np.repeat(np.arange(epsilon.size), node.size) + at % 2
+    even, odd = integrate(integrand, np.tile(edges, (epsilon.size, 1)), halves).reshape(-1, 2).T
+    return quadrature_up(even + odd + np.abs(even - odd) + UNSEEN)

@@ -169,7 +169,7 @@ def noisy_projection(
     return profile_from_curves(
         curve_pair(curve)[0],
         name=name,
-        renyi=lambda orders: captured_renyi(orders, width, size, square),
+        renyi=partial(captured_renyi, rank=width, dim=size, square=square),
         source=f"lora-privacy, Lemma 16: a Beta mixture of Gaussian profiles{bound}",
         assumptions=assumptions,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -145,18 +146,22 @@ def _between(
     curves = [_worst_vertex(columns, size, ends) for ends in directions]
     ahead, back = curve_pair(curves[0], None if len(curves) == 1 else curves[1])
 
-    def renyi(orders: Array) -> Array:
-        terms = [np.maximum(*(_renyi(orders, x) for x in ends)) for ends in directions]
-        return np.asarray(columns * size * np.max(terms, axis=0) * (1 + UNITS * EPS))
-
     return profile_from_curves(
         ahead,
         None if len(curves) == 1 else back,
         name=name,
-        renyi=renyi,
+        renyi=partial(_between_renyi, columns, size, tuple(directions)),
         source="pave, Theorem 3.5 and Lemma 7.6, by contour integration",
         assumptions=assumptions,
     )
+
+
+def _between_renyi(
+    columns: int, size: int, directions: Sequence[tuple[float, float]], orders: Array
+) -> Array:
+    """The Rényi divergence of the worse end and direction at orders > 1, rounded up."""
+    terms = [np.maximum(*(_renyi(orders, x) for x in ends)) for ends in directions]
+    return np.asarray(columns * size * np.max(terms, axis=0) * (1 + UNITS * EPS))
 
 
 def sketch_from_ratio(eigenvalues: Sequence[float] | Array, rank: int) -> PrivacyProfile:
@@ -192,22 +197,15 @@ def sketch_from_ratio(eigenvalues: Sequence[float] | Array, rank: int) -> Privac
     inverse = -excess / (1 + excess)
     forward, backward = CentredLoss(excess, weights), CentredLoss(inverse, weights)
     ahead, back = curve_pair(
-        lambda epsilon: _delta_up(forward.log_positive(epsilon)),
-        lambda epsilon: _delta_up(backward.log_positive(epsilon)),
+        partial(_positive, forward),
+        partial(_positive, backward),
     )
-
-    def renyi(orders: Array) -> Array:
-        totals = [
-            np.sum([n * _renyi(orders, x) for x, n in zip(law, weights, strict=True)], axis=0)
-            for law in (excess, inverse)
-        ]
-        return np.asarray(np.max(totals, axis=0) * (1 + SUM_UNITS * EPS)) + np.zeros(orders.shape)
 
     return profile_from_curves(
         ahead,
         back,
         name=f"sketch of {columns} columns with {ratios.size} covariance ratios",
-        renyi=renyi,
+        renyi=partial(_laws_renyi, (excess, inverse), weights),
         source="pave, Lemma 7.6 and Eq. 102, by contour integration",
         assumptions=(
             "neighbours' covariances have these ratios, in one public subspace",
@@ -216,16 +214,30 @@ def sketch_from_ratio(eigenvalues: Sequence[float] | Array, rank: int) -> Privac
     )
 
 
+def _laws_renyi(laws: tuple[Array, Array], weights: Array, orders: Array) -> Array:
+    """The Rényi divergence of the worse direction at orders > 1, rounded up."""
+    totals = [
+        np.sum([n * _renyi(orders, x) for x, n in zip(law, weights, strict=True)], axis=0)
+        for law in laws
+    ]
+    return np.asarray(np.max(totals, axis=0) * (1 + SUM_UNITS * EPS)) + np.zeros(orders.shape)
+
+
 def _worst_vertex(columns: int, dim: int, ends: tuple[float, float]) -> Curve:
     """Return the largest curve, rounded up, over how many eigenvalues are at the upper end."""
-    high, low = ends
-    if high == 0:
+    if ends[0] == 0:
         return np.zeros_like
+    return partial(_vertex, columns, dim, ends)
 
-    def positive(epsilon: Array) -> Array:
-        return _delta_up(log_worst_split(high, low, columns, dim, epsilon))
 
-    return positive
+def _vertex(columns: int, dim: int, ends: tuple[float, float], epsilon: Array) -> Array:
+    """δ of the worst split of the eigenvalues between both ends, rounded up."""
+    return _delta_up(log_worst_split(*ends, columns, dim, epsilon))
+
+
+def _positive(loss: CentredLoss, epsilon: Array) -> Array:
+    """δ of one loss, rounded up."""
+    return _delta_up(loss.log_positive(epsilon))
 
 
 def _delta_up(logs: Array) -> Array:

@@ -89,7 +89,7 @@ def subsampled_gaussian(
 
     plain: Curve = partial(gaussian_curve, distance=distance)
     forward, backward = subsampled_curves(plain, plain, rate, relation)
-    return _step(rate, noise, relation, forward, backward, _renyi(rate, distance)) * count
+    return _step(rate, noise, relation, forward, backward, partial(_renyi, rate, distance)) * count
 
 
 def _step(
@@ -122,37 +122,35 @@ def _replacement(rate: float, distance: float, noise: float) -> PrivacyProfile:
     The laws cross where e^{dx − d²/2} = y, y² = A y + γ with A = a e^{d²/2}: there s = A/y and
     1 − s = γ/y², so that the thresholds are ln y − d²/2 and 2 ln y.
     """
-    half = distance * distance / 2
-    odds = math.log1p(-rate) - math.log(rate) if rate > 0 else math.inf
-
-    def above(epsilon: Array) -> Array:
-        # ln A, A = (γ − 1)(1 − q)/q e^{d²/2}
-        rise = log_rise(epsilon) + odds + half
-        # ln y = ε/2 + asinh(A/(2√γ)), in logarithms where A overflows
-        lean = rise - epsilon / 2 - math.log(2.0)
-        with np.errstate(over="ignore"):
-            root = np.where(lean > FAR, lean + math.log(2.0), np.arcsinh(np.exp(lean)))
-        crossing = epsilon / 2 + root
-        # s and 1 − s rounded up, so that they add up to at least 1
-        size = SHARE_UNITS * EPS * (np.abs(crossing) + epsilon + abs(odds) + half + 1)
-        near = np.minimum(np.exp(np.minimum(rise - crossing, 0.0)) * (1 + size), 1.0)
-        far = np.minimum(np.exp(np.minimum(epsilon - 2 * crossing, 0.0)) * (1 + size), 1.0)
-        far = np.maximum(far, 1 - near)
-        # the thresholds follow from the shares that are used, rounded down by `at_shares`
-        left, right = at_shares(epsilon, rate, near, far)
-        value = scaled_up(near, gaussian_curve(left, distance))
-        value += scaled_up(far, gaussian_curve(right, 2 * distance))
-        return scaled_up(rate * (1 + PRODUCT_UNITS * EPS), value)
-
-    def nothing(epsilon: Array) -> Array:
-        return np.zeros(epsilon.shape)
-
     # of the Rényi divergence joint convexity bounds all that is needed
     whole = gaussian_shift(2 * distance).renyi_curve
-    curve = mirror(above if rate > 0 else nothing)
+    curve = mirror(partial(_replaced, rate, distance) if rate > 0 else np.zeros_like)
     exact = _step(rate, noise, Adjacency.REPLACE, curve, curve, subsampled_renyi(whole, rate))
     source = "Balle, Barthe and Gaboardi (2018), Theorem 2; docs/explanation/sampling.md"
     return replace(exact, source=source)
+
+
+def _replaced(rate: float, distance: float, epsilon: Array) -> Array:
+    """The curve of `_replacement` at ε >= 0, rounded up."""
+    half = distance * distance / 2
+    odds = math.log1p(-rate) - math.log(rate)
+    # ln A, A = (γ − 1)(1 − q)/q e^{d²/2}
+    rise = log_rise(epsilon) + odds + half
+    # ln y = ε/2 + asinh(A/(2√γ)), in logarithms where A overflows
+    lean = rise - epsilon / 2 - math.log(2.0)
+    with np.errstate(over="ignore"):
+        root = np.where(lean > FAR, lean + math.log(2.0), np.arcsinh(np.exp(lean)))
+    crossing = epsilon / 2 + root
+    # s and 1 − s rounded up, so that they add up to at least 1
+    size = SHARE_UNITS * EPS * (np.abs(crossing) + epsilon + abs(odds) + half + 1)
+    near = np.minimum(np.exp(np.minimum(rise - crossing, 0.0)) * (1 + size), 1.0)
+    far = np.minimum(np.exp(np.minimum(epsilon - 2 * crossing, 0.0)) * (1 + size), 1.0)
+    far = np.maximum(far, 1 - near)
+    # the thresholds follow from the shares that are used, rounded down by `at_shares`
+    left, right = at_shares(epsilon, rate, near, far)
+    value = scaled_up(near, gaussian_curve(left, distance))
+    value += scaled_up(far, gaussian_curve(right, 2 * distance))
+    return scaled_up(rate * (1 + PRODUCT_UNITS * EPS), value)
 
 
 def _title(rate: float, noise: float, count: int) -> str:
@@ -160,37 +158,35 @@ def _title(rate: float, noise: float, count: int) -> str:
     return f"{times}Gaussian noise {noise:g} on samples at rate {rate:g}"
 
 
-def _renyi(rate: float, distance: float) -> Curve:
+def _renyi(rate: float, distance: float, orders: Array) -> Array:
     """Return D_α, rounded up: exact at whole orders, else a chord of (α − 1) D_α, convex in α.
 
     exp((α − 1) D_α) = Σ_k C(α, k) (1 − q)^{α−k} q^k exp(k(k − 1) d²/2), and the reverse direction
     is smaller: Mironov, Talwar and Zhang (2019), Section 3.3 and Theorem 5.
     """
+    result = np.empty(orders.shape)
+    for index, order in enumerate(orders.tolist()):
+        if order > MOST_TERMS:
+            result[index] = order * distance * distance / 2 * (1 + SUM_UNITS * EPS)
+            continue
+        low = math.floor(order)
+        share = order - low
+        chord = (1 - share) * _whole(rate, distance, low)
+        chord += share * _whole(rate, distance, low + 1) if share else 0.0
+        result[index] = chord / (order - 1) * (1 + SUM_UNITS * EPS)
+    return result
 
-    def whole(order: int) -> float:
-        """(α − 1) D_α at a whole order, rounded up."""
-        if order < 2 or rate == 0.0:
-            return 0.0
-        # ln Σ C(α, k)(1 − q)^{α−k} q^k e^{k(k−1)d²/2}, about its largest term
-        k = np.arange(order + 1)
-        binomial = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
-        weights = binomial + k * math.log(rate) + (order - k) * math.log1p(-rate)
-        exponents = k * (k - 1) * (distance * distance / 2)
-        total = float(logsumexp(weights + exponents))
-        # of the largest of all logarithms that were added
-        rounding = SUM_UNITS * EPS * float(np.abs([binomial, weights, exponents]).max() + order)
-        return max(total, 0.0) + rounding
 
-    def renyi(orders: Array) -> Array:
-        result = np.empty(orders.shape)
-        for index, order in enumerate(orders.tolist()):
-            if order > MOST_TERMS:
-                result[index] = order * distance * distance / 2 * (1 + SUM_UNITS * EPS)
-                continue
-            low = math.floor(order)
-            share = order - low
-            chord = (1 - share) * whole(low) + (share * whole(low + 1) if share else 0.0)
-            result[index] = chord / (order - 1) * (1 + SUM_UNITS * EPS)
-        return result
-
-    return renyi
+def _whole(rate: float, distance: float, order: int) -> float:
+    """(α − 1) D_α at a whole order, rounded up."""
+    if order < 2 or rate == 0.0:
+        return 0.0
+    # ln Σ C(α, k)(1 − q)^{α−k} q^k e^{k(k−1)d²/2}, about its largest term
+    k = np.arange(order + 1)
+    binomial = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
+    weights = binomial + k * math.log(rate) + (order - k) * math.log1p(-rate)
+    exponents = k * (k - 1) * (distance * distance / 2)
+    total = float(logsumexp(weights + exponents))
+    # of the largest of all logarithms that were added
+    rounding = SUM_UNITS * EPS * float(np.abs([binomial, weights, exponents]).max() + order)
+    return max(total, 0.0) + rounding
