@@ -54,7 +54,8 @@ def test_a_profile_pickles_and_copies_with_its_curve(name):
     profile = PROFILES[name]()
     before = [profile.delta(float(one)) for one in EPSILONS]
     for again in (pickle.loads(pickle.dumps(profile)), copy.deepcopy(profile)):
-        assert type(again) is type(profile) and again.name == profile.name
+        assert type(again) is type(profile)
+        assert again.name == profile.name
         assert [again.delta(float(one)) for one in EPSILONS] == before
         assert again.epsilon(1e-5) == profile.epsilon(1e-5)
         if profile.renyi_curve is not None:

@@ -146,6 +146,7 @@ class PoolFlags(TableFlags):
         target: str | None,
         levels: Mapping[str, Sequence[float | str]] | None,
         paired_by: str | None = None,
+        person: str | None = None,
     ) -> DataTable:
         """Return the table with the columns that a statistic needs.
 
@@ -155,24 +156,30 @@ class PoolFlags(TableFlags):
             target: a column that is read with those of ``--columns``.
             levels: declared; a column of words is coded by them.
             paired_by: a column along which rows are paired.
+            person: a column of names of persons; rows that lack something are left out then, as
+                whether they are there is what is hidden.
         """
-        names = self._names(query, target, paired_by)
-        return self.read(data, names, missing=self.missing, categories=self._coded(levels))
+        names = self._names(query, target, paired_by, person)
+        coded = self._coded(levels)
+        if person is None:
+            return self.read(data, names, missing=self.missing, categories=coded)
+        coded = [*(coded or ()), *([] if person in self.coded else [person])]
+        return self.read(data, names, missing="drop-unreadable", categories=coded)
 
-    def _names(self, query: str, target: str | None, paired_by: str | None) -> list[str] | None:
+    def _names(self, query: str, target: str | None, *beside: str | None) -> list[str] | None:
         """Return the columns to read: those named, else those of the query; None for all."""
         from tacit.statistics.queries.language import columns_read
         from tacit.statistics.tables.reading import NO_COLUMN
 
         if self.columns is not None:
             names = split_names("--columns", self.columns)
-            wanted: Sequence[str | None] = (target, paired_by)
+            wanted: Sequence[str | None] = (target, *beside)
         else:
             read = columns_read(query, target)
             if read is None:
                 return None
-            names, wanted = list(read), (paired_by,)
-            if not names and paired_by is None:
+            names, wanted = list(read), beside
+            if not names and not any(beside):
                 return [*NO_COLUMN]
         return [*names, *dict.fromkeys(name for name in wanted if name and name not in names)]
 

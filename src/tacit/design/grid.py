@@ -7,7 +7,10 @@ in integers: no floating point is between the value and what is published.
 from __future__ import annotations
 
 import math
+import os
 import random
+from array import array as array_of_words
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -49,6 +52,8 @@ WIDENING_SLACK = 1.0 + 1e-9
 PRODUCT_UNITS = 4
 # What underflows is below 2⁻¹⁰⁰⁰ a product, beside a step of 2⁻⁶⁰ of the noise.
 STEP_SLACK = 1.0 + 2.0**-40
+# Random bits are fetched in words, so many bytes at a time.
+WORD_BITS, FETCHED_BYTES = 64, 2**13
 # Bytes of a generator that a seed fixes.
 SEED_BYTES = 32
 SOURCE = (
@@ -61,6 +66,8 @@ ASSUMPTIONS = (
 )
 
 Integers = npt.NDArray[np.object_]
+# The first 64 binary digits of 1/e.
+INVERSE_E = 0x5E2D58D8B3BCDF1A
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,10 +148,35 @@ class Bits(Protocol):
         """Return ``count`` fair bits."""
 
 
+class SystemBits:
+    """The operating system's random bits, fetched some thousands at a time."""
+
+    def __init__(self) -> None:
+        self._words: Iterator[int] = iter(())
+
+    def getrandbits(self, count: int, /) -> int:
+        """Return ``count`` fair bits."""
+        if count > WORD_BITS:
+            rest = count - WORD_BITS
+            return self.getrandbits(WORD_BITS) << rest | self.getrandbits(rest)
+        for word in self._words:
+            return word >> (WORD_BITS - count)
+        self._words = iter(array_of_words("Q", os.urandom(FETCHED_BYTES)))
+        return self.getrandbits(count)
+
+    def randrange(self, stop: int, /) -> int:
+        """Return an integer uniform on 0 … ``stop`` − 1."""
+        # as many bits as stop − 1 has: uniform below stop once they are below
+        count = (stop - 1).bit_length()
+        while (drawn := self.getrandbits(count)) >= stop:
+            pass
+        return drawn
+
+
 def random_bits(rng: RandomSource) -> Bits:
     """Return the operating system's generator, or one that the seed or generator given fixes."""
     if rng is None:
-        return random.SystemRandom()
+        return SystemBits()
     return random.Random(int.from_bytes(generator(rng).bytes(SEED_BYTES), "little"))
 
 
@@ -167,12 +199,13 @@ def discrete_gaussian(variance: int, bits: Bits) -> int:
             return drawn
 
 
-def discrete_laplace(scale: int, bits: Bits) -> int:
-    """Draw an integer k with probability proportional to ``exp(−|k|/scale)``.
+def discrete_laplace(scale: int, bits: Bits, divisor: int = 1) -> int:
+    """Draw an integer k with probability proportional to ``exp(−|k| divisor/scale)``.
 
     Args:
-        scale: >= 1, an integer; the variance of k is at most twice its square.
+        scale: >= 1, an integer; the variance of k is at most twice the square of scale/divisor.
         bits: source of random integers.
+        divisor: >= 1, an integer.
 
     Source: Canonne, Kamath and Steinke (2020), Algorithm 2.
     """
@@ -182,9 +215,10 @@ def discrete_laplace(scale: int, bits: Bits) -> int:
         if not _happens(low, scale, bits):
             continue
         high = 0
-        while _happens(1, 1, bits):
+        while _happens_once_in_e(bits):
             high += 1
-        magnitude = low + scale * high
+        # ⌊|k|/divisor⌋ of such a k has the law of scale/divisor
+        magnitude = (low + scale * high) // divisor
         # zero has one sign
         negative = bits.getrandbits(1)
         if negative and magnitude == 0:
@@ -192,18 +226,54 @@ def discrete_laplace(scale: int, bits: Bits) -> int:
         return -magnitude if negative else magnitude
 
 
+def _happens_once_in_e(bits: Bits) -> bool:
+    """Return True with probability 1/e, exactly: fair bits held against its binary digits."""
+    drawn = bits.getrandbits(WORD_BITS)
+    if drawn != INVERSE_E:
+        return drawn < INVERSE_E
+    # the first digits are the same, once in 2⁶⁴ times: the next ones decide
+    count = WORD_BITS
+    while True:
+        drawn, count = drawn << WORD_BITS | bits.getrandbits(WORD_BITS), count + WORD_BITS
+        digits = _inverse_e(count)
+        if drawn != digits:
+            return drawn < digits
+
+
+def _inverse_e(count: int) -> int:
+    """Return the first ``count`` binary digits of 1/e, exactly, as an integer."""
+    # Σ (−1)^k/k! of so many more digits that what is cut cannot reach the last one, unless all
+    # that are added are alike, for which more of them are taken
+    guard = WORD_BITS
+    while True:
+        term, total, k = 1 << (count + guard), 0, 0
+        while term:
+            total += -term if k % 2 else term
+            k += 1
+            term //= k
+        # every term was cut by less than 1, and the rest of the series is less than 1
+        low, high = (total - k) >> guard, (total + k) >> guard
+        if low == high:
+            return low
+        guard *= 2
+
+
 def _happens(numerator: int, denominator: int, bits: Bits) -> bool:
     """Return True with probability ``exp(−numerator/denominator)`` (Algorithm 1)."""
     # e^{−x} = e^{−1} e^{−(x − 1)}
     while numerator > denominator:
-        if not _happens(1, 1, bits):
+        if not _happens_once_in_e(bits):
             return False
         numerator -= denominator
     # von Neumann: how long uniform numbers stay below x/1, x/2, x/3 …; odd with e^{−x}
-    count = 1
-    while bits.randrange(denominator * count) < numerator:
-        count += 1
-    return count % 2 == 1
+    stop, odd = denominator, True
+    while True:
+        # 64 bits of a uniform number against those of numerator/stop; the rest where they agree
+        digits, rest = divmod(numerator << WORD_BITS, stop)
+        drawn = bits.getrandbits(WORD_BITS)
+        if drawn > digits or (drawn == digits and bits.randrange(stop) >= rest):
+            return odd
+        stop, odd = stop + denominator, not odd
 
 
 @short_repr

@@ -13,6 +13,9 @@ from tacit.guarantees.adjacency import Adjacency
 from tacit.releases.strength import gaussian_mu
 
 Ends: TypeAlias = tuple[float, float]
+# Found privately, from the table.
+AUTO = "auto"
+PERSON = "person"
 
 
 def rate_of(text: str) -> float:
@@ -72,6 +75,19 @@ RowMethod: TypeAlias = Literal["auto", "sums", "swaps", "family", "cheaper"]
 DrawMethod: TypeAlias = Literal["auto", "true-information", "exact", "linear", "diagonal"]
 
 
+def clip_of(text: str) -> float | str:
+    """Return how far one person may move the numbers: as so many rows, or ``auto``."""
+    if text.strip() == AUTO:
+        return AUTO
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"expected a number of rows or {AUTO}, got {text!r}") from None
+
+
+Clip: TypeAlias = Annotated[Any, Spelled("C|auto", clip_of)]
+
+
 class Promise(Protocol):
     """What is hidden, and how well: a frozen value made by ``value``.
 
@@ -92,7 +108,8 @@ def check_strength(promise: Any, prior: float) -> None:
     Raises:
         ValueError: the message names the field.
     """
-    if (promise.epsilon is None) != (promise.delta is None):
+    pure = getattr(promise, "person", None) is not None and promise.delta is None
+    if (promise.epsilon is None) != (promise.delta is None) and not pure:
         missing, given = ("delta", "epsilon") if promise.delta is None else ("epsilon", "delta")
         raise ValueError(f"{missing}: expected it beside {given}, got None")
     ways = ("success", "mu", "epsilon", "rho")
@@ -120,6 +137,26 @@ def mu_of(promise: Any, prior: float) -> float:
         rho=promise.rho,
         prior=prior,
     )
+
+
+def check_unit(promise: Any) -> None:
+    """Refuse what is said of persons where none are named, and a clip that is none.
+
+    Raises:
+        ValueError: the message names the field.
+    """
+    for name in ("unit", "clip"):
+        if promise.person is None and getattr(promise, name) is not None:
+            raise ValueError(f"{name}: expected person, a column, beside it, got none")
+    if promise.person is not None and not promise.person.strip():
+        raise ValueError("person: expected the name of a column, got an empty text")
+    if promise.unit is not None and not promise.unit.strip().isprintable():
+        raise ValueError("unit: expected a word for a person, got other characters")
+    if promise.clip is not None and promise.clip != AUTO:
+        object.__setattr__(promise, "clip", CLIPS.check("clip", promise.clip, float))
+
+
+CLIPS = Within(1, 2.0**14, "[]")
 
 
 @value
@@ -184,10 +221,17 @@ class Table:
             declared without looking at the table: numbers outside are taken as the bounds.
         levels: Categories of columns, declared: numbers, or words of a column of texts.
         adjacency: Which tables are neighbours: one record more, or one replaced.
+        person: Column that says whose a row is: all rows of one person are hidden together, and
+            with ε alone the noise is discrete Laplace.
+        unit: Word for a person in what is certified, such as household.
+        clip: How far one person moves the numbers at most, as so many rows at the bounds, or auto:
+            found from the table for a twentieth of the budget.
 
     Example:
         >>> Table(epsilon=1.0, delta=1e-6).adjacency.sentence()
         'add or remove one record'
+        >>> Table(epsilon=1.0, person="customer", unit="household").secret_unit
+        'household'
     """
 
     word: ClassVar[str] = "table"
@@ -200,9 +244,23 @@ class Table:
     bounds: Bounds | None = None
     levels: LevelsOf | None = None
     adjacency: Adjacency = Adjacency.ADD_REMOVE
+    person: str | None = None
+    unit: str | None = None
+    clip: Clip | None = None
 
     def _together(self) -> None:
         check_strength(self, 0.5)
+        check_unit(self)
+
+    @property
+    def secret_unit(self) -> str:
+        """The word for what is added, removed or replaced."""
+        return "record" if self.person is None else (self.unit or PERSON)
+
+    @property
+    def pure(self) -> bool:
+        """Whether ε is asked for without a δ."""
+        return self.epsilon is not None and self.delta is None
 
     def largest_mu(self) -> float:
         """Return the largest μ that keeps it, rounded down."""

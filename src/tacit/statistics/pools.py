@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tacit._ground.checks import Array, array, matrix, vector
 from tacit._ground.numbers import LARGEST_EXACT
@@ -23,7 +24,11 @@ from tacit.statistics.tables.table import (
     check_levels,
     observed_note,
     order_levels,
+    without_column,
 )
+
+# Rows with nothing in a column, or no value of it, are left out.
+LENIENT = "drop-unreadable"
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +42,8 @@ class Pool:
         bounds: declared (lowest, highest) of columns, by position.
         levels: declared categories of columns, by position, ascending.
         queried: whether a row is one of the result of a query.
+        persons: (N,) place of the person of every row, where a promise names their column, which
+            is none of the p then.
     """
 
     rows: Array
@@ -45,6 +52,7 @@ class Pool:
     bounds: Mapping[int, tuple[float, float]]
     levels: Mapping[int, tuple[float, ...]]
     queried: bool = False
+    persons: npt.NDArray[np.intp] | None = None
 
     @staticmethod
     def of(
@@ -69,10 +77,20 @@ class Pool:
         Raises:
             ValueError: as ``prepare``.
         """
-        _check_dropped(pool, promise)
+        person = getattr(promise, "person", None)
+        if person is None:
+            _check_dropped(pool, promise)
         known, levels = open_pool(
-            pool, columns, levels=getattr(promise, "levels", None), query=query, target=target
+            pool,
+            columns,
+            levels=getattr(promise, "levels", None),
+            query=query,
+            target=target,
+            person=person,
         )
+        persons = None
+        if person is not None:
+            known, columns, persons = _take_persons(known, columns, person)
         rows = _own_rows(known, fewest)
         categories = known.categories if isinstance(known, DataTable) else {}
         own = _names_of_frame(known)
@@ -90,6 +108,7 @@ class Pool:
             _read_bounds(getattr(promise, "bounds", None), labels),
             _read_levels(levels, labels, categories),
             isinstance(known, DataTable) and known.queried,
+            persons,
         )
 
     def as_columns(self, *, looked_at: bool) -> Columns:
@@ -111,6 +130,7 @@ class Pool:
             bounds=self.bounds,
             levels=self.levels,
             words=words,
+            people=self.persons is not None,
         )
 
     @property
@@ -252,6 +272,7 @@ def open_pool(
     levels: Any = None,
     query: Any = None,
     target: str | None = None,
+    person: str | None = None,
 ) -> tuple[Any, Any]:
     """Return a data frame as a ``DataTable``, any other pool as it is, and levels left to declare.
 
@@ -266,6 +287,11 @@ def open_pool(
         from tacit.statistics.tables.reading import NO_COLUMN, read_table
 
         wanted = columns_read(query, target) if columns is None else name_list(columns)
+        if person is not None:
+            # rows that lack something are left out: that they are there is what is hidden
+            wanted = None if wanted is None else list(dict.fromkeys((*wanted, person)))
+            coded: Any = {**words, person: None}
+            return read_table(pool, wanted, categories=coded, missing=LENIENT), numbers
         wanted = NO_COLUMN if columns is None and wanted == () else wanted
         return read_table(pool, wanted, categories=words), numbers
     if hasattr(pool, "collect"):
@@ -313,6 +339,27 @@ def _recode(pool: Any, name: str, declared: Sequence[str]) -> DataTable:
         categories={**pool.categories, name: Category(levels, declared=True)},
         notes=tuple(note for note in pool.notes if note != observed_note(name)),
     )
+
+
+def _take_persons(
+    known: Any, columns: Sequence[str] | None, person: str
+) -> tuple[Any, Any, npt.NDArray[np.intp]]:
+    """Return the pool and its names without the column of the persons, and their places (N,)."""
+    own = _names_of_frame(known)
+    names = own if own is not None else name_list([] if columns is None else columns)
+    if person not in names:
+        raise ValueError(f"person: expected a column of the table, got {person!r}")
+    place = names.index(person)
+    rows = known.rows if isinstance(known, DataTable) else np.asarray(known)
+    if rows.ndim != 2 or place >= rows.shape[1]:
+        raise ValueError("person: expected columns beside the one that names persons, got none")
+    _, persons = np.unique(rows[:, place], return_inverse=True)
+    rest = [name for name in names if name != person]
+    if columns is not None:
+        columns = [name for name in name_list(columns) if name != person]
+    if isinstance(known, DataTable):
+        return without_column(known, person), columns or None, persons.reshape(-1)
+    return np.delete(rows, place, axis=1), rest, persons.reshape(-1)
 
 
 def _names_of_frame(pool: Any) -> list[str] | None:

@@ -19,6 +19,8 @@ PROMISES: Mapping[type[Promise], str] = {
     Table: "tacit.statistics.bounded.workflow",
     Draw: "tacit.statistics.draws.workflow",
 }
+# The same promises where all rows of a person are hidden together.
+OF_PEOPLE: Mapping[type[Promise], str] = {Table: "tacit.statistics.people.workflow"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,5 +50,6 @@ def keeping_of(promise: Any) -> Keeping:
         ValueError: no statistic is released under it.
     """
     check_promise(promise, *PROMISES)
-    found: Keeping = import_module(PROMISES[type(promise)]).KEEPING
+    of_people = getattr(promise, "person", None) is not None
+    found: Keeping = import_module((OF_PEOPLE if of_people else PROMISES)[type(promise)]).KEEPING
     return found

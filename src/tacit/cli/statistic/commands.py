@@ -68,14 +68,17 @@ def statistic(
     file of that name is ./compare.
     """
     from tacit.ledger.notions import notion_of
+    from tacit.statistics.tables.table import without_column
     from tacit.statistics.workflow import prepare_request, request_statistic
 
-    _check_dropping(promise, reading.missing)
+    person = getattr(promise, "person", None)
+    if person is None:
+        _check_dropping(promise, reading.missing)
     paired_by = _paired_by(promise)
     find_beside(asked.query)
     try:
         table = reading.read_pool(
-            data, asked.query, asked.target, getattr(promise, "levels", None), paired_by
+            data, asked.query, asked.target, getattr(promise, "levels", None), paired_by, person
         )
     except ValueError as error:
         if paired_by in reading.coded or f"column {paired_by!r}" not in str(error):
@@ -83,6 +86,7 @@ def statistic(
         # a column of texts was to pair the rows
         raise ValueError(f"{error}: --category {paired_by}") from None
     pool, promise = _pair_by_column(table, reading.columns, promise, paired_by)
+    told = pool if person is None else without_column(pool, person)
     quiet = not drawing.attack or drawing.dry_run
     request = request_statistic(
         asked.query,
@@ -101,9 +105,9 @@ def statistic(
     publish(
         prepare,
         drawing,
-        Source.of(pool, data),
+        Source.of(told, data),
         spends=notion_of(keeping_of(promise).counts(request)),
-        tell=lambda destination, release: _tell(destination, release, pool),
+        tell=lambda destination, release: _tell(destination, release, told),
     )
 
 
@@ -139,18 +143,11 @@ def _pair_by_column(
         return table, promise
     from tacit.statistics.pairs import by_column
     from tacit.statistics.rows.workflow import group_size
-    from tacit.statistics.tables.table import observed_note
+    from tacit.statistics.tables.table import without_column
 
     assert isinstance(promise, Rows)
     place = table.columns.index(name)
-    kept = [column for column in range(len(table.columns)) if column != place]
-    rest = replace(
-        table,
-        columns=tuple(table.columns[column] for column in kept),
-        rows=table.rows[:, kept].copy(),
-        categories={key: kind for key, kind in table.categories.items() if key != name},
-        notes=tuple(note for note in table.notes if note != observed_note(name)),
-    )
+    rest = without_column(table, name)
     size = group_size(promise.rate)
     pairing = by_column(table.rows[:, place], group_size=size, name=name)
     return rest, replace(promise, pairs=pairing)

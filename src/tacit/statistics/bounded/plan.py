@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -24,6 +24,17 @@ SIMULATED, PLAUSIBLE = 400, 8
 ATTACKER = "likelihood ratio, told every other row"
 # Rows that are attacked: those that add most.
 ATTACKED_ROWS = 1000
+
+
+class SampledNoise(Protocol):
+    """Noise on sums whose errors can be simulated."""
+
+    @property
+    def covariance(self) -> Array:
+        """Σ of all sums, (k, k)."""
+
+    def sample(self, count: int, source: np.random.Generator) -> Array:
+        """Return noise vectors for a simulation, (count, k)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,12 +66,12 @@ class TablePlan:
         everything = np.arange(len(self.values.integers))
         published = self.noise.release(self.values.total(everything), rng)
         numbers = self.added.query.round_whole(self._finish(published))
-        return numbers, _errors(self.added, self.noise, published, self._drawn)
+        return numbers, errors_from_sums(self.added, self.noise, published, self._drawn)
 
     def errors_here(self) -> Array:
         """Return the errors (d,) about the table's own sums, which the holder alone may see."""
         sums = self.values.total(np.arange(len(self.values.integers)))
-        return _errors(self.added, self.noise, sums, self._drawn)
+        return errors_from_sums(self.added, self.noise, sums, self._drawn)
 
     def numbers_here(self) -> Array:
         """Return the numbers (d,) without noise, which the holder alone may see."""
@@ -117,7 +128,7 @@ def table_plan(
         raise ValueError("pool: expected at least 1 row, as one of them is replaced, got 0")
     size = len(rows) if counted else NOMINAL_ROWS
     # what rows at random add, less their offsets as the noise has them
-    shifted = added.values(_nominal_rows(added)).values
+    shifted = added.values(nominal_rows(added)).values
     nominal = added.restore(shifted)
     # what noise costs is judged on rows at random, not on the table's
     frame = frame_of(added.query, nominal, added.centres, size, cost, counted=counted)
@@ -126,11 +137,13 @@ def table_plan(
     back[np.arange(len(back)), added.counts] += added.offsets
     noise = table_noise(added, mu, adjacency, back.T @ frame.costs[0] @ back)
     # what is expected is told before anything is drawn: of rows within the bounds, not the table's
-    errors = _errors(added, noise, shifted.mean(axis=0) * size, float(size) if counted else None)
+    errors = errors_from_sums(
+        added, noise, shifted.mean(axis=0) * size, float(size) if counted else None
+    )
     return TablePlan(added, added.values(rows), noise, adjacency, errors)
 
 
-def _nominal_rows(added: Contributions) -> Array:
+def nominal_rows(added: Contributions) -> Array:
     """Rows at random: numbers within the bounds, and every way in which conditions can hold."""
     source = np.random.default_rng(0)
     rows = np.zeros((NOMINAL_SAMPLE, added.query.width))
@@ -146,7 +159,9 @@ def _nominal_rows(added: Contributions) -> Array:
     return rows
 
 
-def _errors(added: Contributions, noise: TableNoise, sums: Array, drawn: float | None) -> Array:
+def errors_from_sums(
+    added: Contributions, noise: SampledNoise, sums: Array, drawn: float | None
+) -> Array:
     """Return the errors (d,) of the numbers, from noisy sums alone.
 
     Standard deviations of numbers that are linear in the sums. Of others ±1.96 of them holds 95%
@@ -179,7 +194,7 @@ def _errors(added: Contributions, noise: TableNoise, sums: Array, drawn: float |
     return added.query.bracket(widened, sums, drawn, noise.covariance, added.restore)
 
 
-def _exact_errors(added: Contributions, noise: TableNoise, drawn: float | None) -> Array:
+def _exact_errors(added: Contributions, noise: SampledNoise, drawn: float | None) -> Array:
     """Return standard deviations (d,) of the numbers that are linear in the sums.
 
     ``√(J Σ Jᵀ)_jj`` with J by differences from sums of zero, exact for what is linear; of a number

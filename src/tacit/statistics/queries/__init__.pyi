@@ -6,6 +6,7 @@ from .counts import GroupBy as GroupBy
 from .counts import Histogram as Histogram
 from .counts import Median as Median
 from .counts import Quantiles as Quantiles
+from .counts import RowCount as RowCount
 from .counts import TwoWayTable as TwoWayTable
 from .fitted import Centroids as Centroids
 from .fitted import Logistic as Logistic

@@ -48,12 +48,14 @@ class BoundCounts(SumStatistic):
         labels: a name for each.
         whole: whether counts are rounded to whole numbers.
         suffix: what stands behind every name.
+        once: whether persons are counted, each once in every cell, and no rows.
     """
 
     cells: tuple[tuple[Condition, ...], ...]
     labels: tuple[str, ...]
     whole: bool
     suffix: str = ""
+    once: bool = False
 
     linear = additive = True
 
@@ -63,7 +65,7 @@ class BoundCounts(SumStatistic):
 
     @cached_property
     def _terms(self) -> tuple[Term, ...]:
-        return tuple(term(cell) for cell in self.cells)
+        return tuple(term(cell, once=self.once) for cell in self.cells)
 
     def names(self) -> tuple[str, ...]:
         """Return one name for each cell."""
@@ -123,8 +125,28 @@ class Count(Statistic):
 
     def bind(self, columns: Columns) -> BoundCounts:
         """Return the count."""
-        del columns
-        return BoundCounts(((),), ("count",), self.whole)
+        people = columns.people
+        return BoundCounts(((),), ("count",), self.whole or people, once=people)
+
+
+@dataclass(frozen=True)
+class RowCount(Statistic):
+    """How many rows there are, where ``Count`` counts persons.
+
+    Example:
+        >>> RowCount().bind(Columns(("age",))).names()
+        ('rows',)
+    """
+
+    word: ClassVar[str] = "rows"
+
+    def reads(self) -> tuple[str, ...] | None:
+        """Return the columns that are named."""
+        return ()
+
+    def bind(self, columns: Columns) -> BoundCounts:
+        """Return the count of rows."""
+        return BoundCounts(((),), ("rows",), columns.people)
 
 
 @dataclass(frozen=True)
@@ -160,7 +182,9 @@ class Histogram(Statistic):
         """
         cells = bins(columns, self.column, self.edges)
         labels = tuple(f"count[{label}]" for _, label in cells)
-        return BoundCounts(tuple((cell,) for cell, _ in cells), labels, self.whole)
+        people = columns.people
+        chosen = tuple((cell,) for cell, _ in cells)
+        return BoundCounts(chosen, labels, self.whole or people, once=people)
 
 
 @dataclass(frozen=True)
@@ -200,7 +224,8 @@ class TwoWayTable(Statistic):
         return BoundCounts(
             tuple((a, b) for a, _ in left for b, _ in right),
             tuple(f"count[{a},{b}]" for _, a in left for _, b in right),
-            self.whole,
+            self.whole or columns.people,
+            once=columns.people,
         )
 
 
@@ -234,7 +259,8 @@ class CumulativeCounts(Statistic):
         place = columns.position(self.column)
         labels = tuple(f"count[{self.column} ≤ {text_of(point)}]" for point in points)
         cells = tuple((at_most(place, point),) for point in points)
-        return BoundCumulative(cells, labels, self.whole)
+        people = columns.people
+        return BoundCumulative(cells, labels, self.whole or people, once=people)
 
 
 @dataclass(frozen=True)

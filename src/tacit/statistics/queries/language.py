@@ -15,6 +15,7 @@ from tacit.statistics.queries.counts import (
     Histogram,
     Median,
     Quantiles,
+    RowCount,
     TwoWayTable,
 )
 from tacit.statistics.queries.moments import (
@@ -58,6 +59,7 @@ WRITTEN = {
     "logistic": "logistic",
     "kmeans": "kmeans",
     "count": "count",
+    "rows": "rows",
     "sum": "sum",
     "variance": "variance",
     "correlation": "correlation",
@@ -73,6 +75,7 @@ PLAIN: dict[str, type[Statistic]] = {
     kind.word: kind
     for kind in (
         Count,
+        RowCount,
         Median,
         Sum,
         Mean,
@@ -216,12 +219,12 @@ def _from_text(text: str, target: str | None) -> tuple[Statistic, ...]:
 
 
 def _part(piece: str, text: str, target: str | None) -> Statistic:
-    inner, separator, group = piece.partition(BY)
+    inner, separator, group = piece.rpartition(BY)
     if separator:
         column, _, edges = group.strip().partition(":")
         statistic = _part(inner.strip(), text, target)
         return GroupBy(statistic, column, _numbers(edges) if edges else None)
-    name, _, rest = piece.partition(":")
+    name, _, rest = group.partition(":")
     name = _word(name)
     if name in PLAIN or name in ("least-squares", "logistic"):
         if rest:

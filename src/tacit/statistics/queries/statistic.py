@@ -42,6 +42,7 @@ class Columns:
         levels: categories of columns by position, where declared.
         words: what the codes 0, 1, … of columns stand for, by position.
         grouped: positions of columns that rows are grouped by, which "all columns" leaves out.
+        people: whether counts are of persons, who may have several rows each.
     """
 
     names: tuple[str, ...]
@@ -50,6 +51,7 @@ class Columns:
     levels: Mapping[int, tuple[float, ...]] | None = None
     words: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     grouped: tuple[int, ...] = ()
+    people: bool = False
 
     def label(self, column: int, level: float) -> str:
         """Return a category of a column as it stands in a name: its word, where it is a code."""

@@ -73,14 +73,16 @@ class Term:
     Attributes:
         conditions: all of which must hold, ascending.
         factors: columns whose numbers, less a centre c, are multiplied, ascending; at most two.
+        once: whether all rows of a person together add what one of them does.
     """
 
     conditions: tuple[Condition, ...] = ()
     factors: tuple[int, ...] = ()
+    once: bool = False
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.conditions, self.factors))
+        return hash((self.conditions, self.factors, self.once))
 
     def __hash__(self) -> int:
         """Return a hash that is computed once: sums are looked up by their terms."""
@@ -92,14 +94,16 @@ class Term:
         return tuple(one.column for one in self.conditions)
 
 
-def term(conditions: Sequence[Condition] = (), factors: Sequence[int] = ()) -> Term:
+def term(
+    conditions: Sequence[Condition] = (), factors: Sequence[int] = (), *, once: bool = False
+) -> Term:
     """Return the term with conditions and factors in their order."""
-    return _term(tuple(conditions), tuple(factors))
+    return _term(tuple(conditions), tuple(factors), once)
 
 
 @lru_cache(REMEMBERED)
-def _term(conditions: tuple[Condition, ...], factors: tuple[int, ...]) -> Term:
-    return Term(tuple(sorted(set(conditions))), tuple(sorted(factors)))
+def _term(conditions: tuple[Condition, ...], factors: tuple[int, ...], once: bool) -> Term:
+    return Term(tuple(sorted(set(conditions))), tuple(sorted(factors)), once)
 
 
 def row_values(terms: Sequence[Term], rows: Array, centres: Array) -> Array:

@@ -26,6 +26,7 @@ from tacit.statistics.tables.cells import (
 )
 from tacit.statistics.tables.csv_text import CsvText, decompress
 from tacit.statistics.tables.table import (
+    UNREAD,
     Category,
     DataTable,
     check_levels,
@@ -42,8 +43,6 @@ NO_COLUMN = ("",)
 Levels = Mapping[str, Sequence[str] | None]
 STANDARD_INPUT = "-"
 MARKS = (".", ",")
-# The column of zeros of a table of which no column is read.
-UNREAD = "row"
 CONDUCT = ("refuse", "drop", "drop-unreadable")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -69,6 +69,24 @@ class DataTable:
         """Return the rows, for NumPy."""
         rows: Array = np.array(self.rows, dtype=dtype, copy=copy)
         return rows
+
+
+# The column of zeros of a table of which no column is read.
+UNREAD = "row"
+
+
+def without_column(table: DataTable, name: str) -> DataTable:
+    """Return a table without a column that only tells which rows belong together."""
+    place = table.columns.index(name)
+    kept = [column for column in range(len(table.columns)) if column != place]
+    # where no other was read rows are only counted, as by a column of zeros
+    return replace(
+        table,
+        columns=tuple(table.columns[column] for column in kept) or (UNREAD,),
+        rows=table.rows[:, kept].copy() if kept else np.zeros((len(table), 1)),
+        categories={key: kind for key, kind in table.categories.items() if key != name},
+        notes=tuple(note for note in table.notes if note != observed_note(name)),
+    )
 
 
 def plain_text(text: str) -> str:

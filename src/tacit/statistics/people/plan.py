@@ -1,0 +1,205 @@
+"""A query of sums over persons: what is decided before noise is drawn, and the draw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from tacit._ground.checks import Array, RandomSource
+from tacit.attacks import MembershipAttack, group_attack
+from tacit.covariance import Diagonal
+from tacit.guarantees.adjacency import Adjacency
+from tacit.statistics.bounded.contributions import Contributions, Law, farthest_distance, reach
+from tacit.statistics.bounded.plan import (
+    ATTACKED_ROWS,
+    ATTACKER,
+    NOMINAL_ROWS,
+    errors_from_sums,
+    nominal_rows,
+)
+from tacit.statistics.cost import frame_of
+from tacit.statistics.people.noise import PeopleNoise, gaussian_noise, laplace_noise
+from tacit.statistics.people.radius import RadiusSearch
+from tacit.statistics.people.vectors import Metric, clipped
+
+# What a sum that is told for nothing is priced at, relative to the least price of another.
+FLOOR = 1e-6
+# Radius, in rows, of which errors are told before one is found.
+NOMINAL_RADIUS = 8.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeopleBudget:
+    """What the noise may tell, and by which law.
+
+    Attributes:
+        pure: whether it is ε of discrete Laplace noise and the sum of sizes is clipped; else μ of
+            discrete Gaussian noise, and the Euclidean length.
+        level: ε, or μ.
+        adjacency: which tables are neighbours.
+    """
+
+    pure: bool
+    level: float
+    adjacency: Adjacency
+
+    @property
+    def norm(self) -> int:
+        """1 where sizes are summed, 2 for Euclidean length."""
+        return 1 if self.pure else 2
+
+    def noise(self, metric: Metric, radius: int) -> PeopleNoise:
+        """Return the least noise for vectors of at most this length."""
+        farthest = radius * int(reach(self.adjacency))
+        build = laplace_noise if self.pure else gaussian_noise
+        return build(metric, farthest, self.level)
+
+
+@dataclass(frozen=True, eq=False)
+class PeoplePlan:
+    """Everything decided before the draw, from declared values alone.
+
+    Attributes:
+        added: what a row can add.
+        metric: in which a person's vector is measured.
+        coordinates: (P, k) of every person, not clipped; secret.
+        budget: of the noise.
+        radius: in units of the coordinates; None where it will be found.
+        search: finds it.
+        errors: (d,) of the numbers of ``NOMINAL_ROWS`` rows spread over the bounds.
+    """
+
+    added: Contributions = field(repr=False)
+    metric: Metric = field(repr=False)
+    coordinates: Array = field(repr=False)
+    budget: PeopleBudget
+    radius: int | None
+    search: RadiusSearch | None
+    errors: Array
+
+    @property
+    def sampling(self) -> None:
+        """Not known: it would have to be read from the table."""
+        return None
+
+    def found(self, rng: RandomSource) -> PeoplePlan:
+        """Return the plan with its radius, which is drawn where none was declared."""
+        if self.radius is not None or self.search is None:
+            return self
+        radius = self.search.find(self.metric, self.coordinates, self.budget.norm, rng)
+        return replace(self, radius=radius)
+
+    def draw(self, rng: RandomSource) -> tuple[Array, Array]:
+        """Return the numbers, and their errors as the released sums give them."""
+        assert self.radius is not None, "found() comes first"
+        noise = self.budget.noise(self.metric, self.radius)
+        totals = clipped(self.coordinates, self.radius, self.budget.norm).sum(axis=0)
+        published = self.metric.restore(noise.release(totals, rng))
+        numbers = self.added.query.round_whole(self.added.finish(published, None))
+        return numbers, errors_from_sums(self.added, noise, published, None)
+
+    def clip_words(self) -> str:
+        """Say how far the clip moves the numbers, for the holder alone."""
+        assert self.radius is not None, "found() comes first"
+        kept = clipped(self.coordinates, self.radius, self.budget.norm).sum(axis=0)
+        whole, cut = (
+            self.added.finish(self.metric.restore(sums.astype(np.float64)), None)
+            for sums in (self.coordinates.sum(axis=0), kept)
+        )
+        noise = self.budget.noise(self.metric, self.radius)
+        errors = errors_from_sums(self.added, noise, self.metric.restore(kept * 1.0), None)
+        moved = np.abs(whole - cut)
+        worst = int(np.argmax(moved / np.maximum(errors, 1e-300)))
+        name = self.added.query.names[worst]
+        return (
+            f"the clip moves {name}, of all numbers the most, by {moved[worst]:.3g}; its noise has "
+            f"a deviation of {errors[worst]:.3g}"
+        )
+
+    def attack(self, trials: int, source: np.random.Generator) -> MembershipAttack | None:
+        """Run the attacker who knows every other person, on those who add most."""
+        if self.budget.pure or self.radius is None or not len(self.coordinates):
+            return None
+        noise = self.budget.noise(self.metric, self.radius)
+        values = clipped(self.coordinates, self.radius, self.budget.norm) / noise.deviation
+        order = np.argsort(-np.square(values).sum(axis=1), kind="stable")
+        chosen = np.sort(order[:ATTACKED_ROWS])
+        # told from none, or from one who adds the opposite
+        others = np.zeros_like(values[chosen])
+        if self.budget.adjacency is Adjacency.REPLACE:
+            others = -values[chosen]
+        groups = np.stack([values[chosen], others], axis=1)
+        law = Diagonal(np.ones(values.shape[1]))
+        attack = group_attack(groups, law, trials=trials, rng=source)
+        return replace(attack, name=ATTACKER.replace("row", "person"))
+
+
+def people_plan(
+    added: Contributions,
+    sums: Array,
+    budget: PeopleBudget,
+    clip: float | None,
+    search: RadiusSearch | None,
+    cost: Any,
+) -> PeoplePlan:
+    """Choose the metric and the noise from the declaration, and place the persons in it.
+
+    Args:
+        added: what a row can add.
+        sums: (P, k) of every person, in units of the grid.
+        budget: of the noise.
+        clip: radius in rows; None where ``search`` finds it.
+        search: of the radius.
+        cost: as ``frame_of`` takes it.
+    """
+    metric, nominal = _metric(added, budget, NOMINAL_RADIUS if clip is None else clip, cost)
+    radius = None if clip is None else metric.radius(clip)
+    shown = metric.radius(NOMINAL_RADIUS) if radius is None else radius
+    errors = errors_from_sums(added, budget.noise(metric, shown), nominal, None)
+    return PeoplePlan(added, metric, metric.coordinates(sums), budget, radius, search, errors)
+
+
+def _metric(
+    added: Contributions, budget: PeopleBudget, rows: float, cost: Any
+) -> tuple[Metric, Array]:
+    """Return the metric of the least cost for persons of so many rows, and sums of nominal rows.
+
+    Noise of deviation ``C/(μ w_j)`` costs ``Σ F_j C²/(μ w_j)²``, and rows that move sum j by s_j
+    have the length ``Σ w_j² s_j²``: the cost at a given length is least for ``w_j² ∝ √F_j/s_j``.
+    The choice is of utility alone: whatever the weights are, every person is clipped in them.
+    """
+    terms = added.query.terms
+    shifted = added.values(nominal_rows(added)).values
+    nominal = shifted.mean(axis=0) * NOMINAL_ROWS
+    if len(terms) == 1 and not added.numeric[0] and budget.pure:
+        return Metric(np.ones(1), added.exponents, whole=True), nominal
+    frame = frame_of(
+        added.query, added.restore(shifted), added.centres, NOMINAL_ROWS, cost, counted=False
+    )
+    # the price of a sum without its offset: what is given back counts with the count
+    back = np.eye(len(terms))
+    back[np.arange(len(back)), added.counts] += added.offsets
+    prices = np.maximum(np.diagonal(back.T @ frame.costs[0] @ back), 0.0)
+    prices = np.where(prices > 0.0, prices, prices[prices > 0.0].min(initial=1.0) * FLOOR)
+    spread = np.sqrt(np.square(shifted).mean(axis=0))
+    # a row's share of what a person of so many rows adds: of what counts once, a part
+    parts = np.where([one.once for one in terms], 1.0 / rows, 1.0)
+    spread = np.where(spread > 0.0, spread, added.widths) * parts
+    weights = np.sqrt(np.sqrt(prices) / spread)
+    weights /= _largest_row(added, weights * parts, budget)
+    return Metric(weights, added.exponents, whole=False), nominal
+
+
+def _largest_row(added: Contributions, weights: Array, budget: PeopleBudget) -> float:
+    """Return the length of the largest row there can be, good for a choice only."""
+    laws: list[Law] = []
+    if added.numeric.any():
+        chosen = np.flatnonzero(added.numeric)
+        laws.append((chosen, Diagonal(weights[chosen] ** -2.0)))
+    laws += [(places, Diagonal(weights[places] ** -2.0)) for places, _ in added.parts]
+    length = farthest_distance(added, laws, Adjacency.ADD_REMOVE) ** 0.5
+    # a row that moves r sums has a sum of sizes of √r lengths at most
+    moved = np.count_nonzero(added.values(nominal_rows(added)).integers, axis=1).max(initial=1)
+    return float(length * (moved**0.5 if budget.pure else 1.0))

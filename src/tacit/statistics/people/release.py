@@ -1,0 +1,212 @@
+"""A release about people: what it promises, what it keeps, and how it is worked out again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+from tacit._ground.checks import integer, positive
+from tacit._ground.reprs import short_repr
+from tacit.design.grid import ROUNDING_VARIANCE
+from tacit.guarantees import ApproximateDP, GaussianDP, SuccessBound
+from tacit.guarantees.adjacency import Adjacency
+from tacit.guarantees.base import Guarantee
+from tacit.releases.kinds import Kind
+from tacit.releases.promises import Table
+from tacit.releases.release import Release
+from tacit.releases.strength import success_of
+from tacit.statistics.bounded.contributions import reach
+from tacit.statistics.details import (
+    FROM_SYSTEM,
+    SPENT_SLACK,
+    TOGETHER,
+    NumbersDetails,
+    check_guarantees,
+    check_numbers,
+)
+from tacit.statistics.people.noise import DISCRETE_SLACK
+from tacit.statistics.people.radius import left_of
+from tacit.statistics.queries.statistic import Statistic
+
+KIND = "statistic-people"
+TRUTH = "statistic of the table, its rows within the declared bounds and every person clipped"
+SOURCE = (
+    "Canonne, Kamath and Steinke (2020), Proposition 5 and Algorithms 2 and 3; Dong, Roth and Su "
+    "(2022), Theorem 2.7; docs/explanation/people.md"
+)
+
+
+@short_repr
+@dataclass(frozen=True, kw_only=True)
+class PeopleDetails(NumbersDetails):
+    """What a release about people keeps: all that its certificate follows from is public.
+
+    Attributes:
+        promise: as it was asked for, with bounds and levels by the names of the columns.
+        query: what was computed.
+        columns: names of the columns of the table, that of the persons left out.
+        level: ε of discrete Laplace noise where no δ was asked for, else μ.
+        radius: the longest that a person's vector is, in units of the grid; 0 before it is found.
+        grid_bits: a unit of the grid is ``2^−grid_bits`` of the largest row.
+        norm: 2 where the Euclidean length is clipped, 1 where the sum of sizes is.
+        variance: s² of the discrete Gaussian in units of the grid; 0 for the discrete Laplace.
+        scale: (numerator, denominator) of b of the discrete Laplace, in units of the grid.
+        found: whether the radius was declared or found from the table.
+        share: of the budget that finding it cost.
+        engine: what summed the persons' rows.
+    """
+
+    promise: Table
+    query: tuple[Statistic, ...]
+    columns: tuple[str, ...]
+    level: float
+    radius: int
+    grid_bits: int
+    norm: Literal[1, 2]
+    variance: int
+    scale: tuple[int, int]
+    found: Literal["declared", "private"]
+    share: float
+    engine: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive("level", self.level)
+        for name in ("radius", "grid_bits", "variance"):
+            integer(name, getattr(self, name), minimum=0, maximum=None)
+        for part in self.scale:
+            integer("scale", part, minimum=1, maximum=None)
+        if not 0.0 <= self.share < 1.0:
+            raise ValueError(f"share: expected a number in [0, 1), got {self.share!r}")
+        for name, declared in (("bounds", self.promise.bounds), ("levels", self.promise.levels)):
+            given = {} if declared is None else declared
+            if not isinstance(given, Mapping) or not set(given) <= set(self.columns):
+                raise ValueError(f"promise.{name}: expected them by the names of the columns")
+
+    @property
+    def unit(self) -> str:
+        """The word for a person."""
+        return self.promise.secret_unit
+
+    @property
+    def secret(self) -> str:
+        """What is hidden."""
+        return f"any one {self.unit} of the table, with all rows"
+
+    @property
+    def reach(self) -> int:
+        """How far one person moves the totals, in units of the grid."""
+        return self.radius * int(reach(self.promise.adjacency))
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What must hold, and what is not hidden."""
+        unit = self.unit
+        alone = f"one release; further releases about the same {unit}s add up"
+        return (
+            "the bounds, categories, bins, thresholds and the unit of privacy were declared "
+            "without looking at the table",
+            f"the column of the {unit}s tells whose every row is: rows under two names count as "
+            "two",
+            f"the attacker may know every other {unit}'s rows, the query, the bounds and the law "
+            "of the noise",
+            f"what is common to all {unit}s of a kind is not hidden",
+            "rows in which a column read holds nothing, or no value of that column, are left out",
+            alone if self.session is None else TOGETHER,
+            "the noise is whole, sampled exactly and independent of all else; the sums are exact",
+            FROM_SYSTEM,
+        )
+
+
+def tasks(unit: str, adjacency: Adjacency) -> tuple[str, str]:
+    """Return what is guessed, and under which law."""
+    if adjacency is Adjacency.REPLACE:
+        return (
+            f"which of two {unit}s is in the table",
+            f"every other {unit}'s rows, and that a fair coin chose between two for this one,",
+        )
+    return (
+        f"whether any one {unit} is in the table",
+        f"every other {unit}'s rows, and that a fair coin decided whether this one is in,",
+    )
+
+
+def certify(details: PeopleDetails) -> tuple[Guarantee, ...]:
+    """Return what noise within ``level`` certifies, the success rounded up."""
+    adjacency = details.promise.adjacency
+    rest: dict[str, Any] = {
+        "evidence": "theorem",
+        "assumptions": details.assumptions,
+        "source": SOURCE,
+    }
+    sentence = adjacency.sentence(details.unit)
+    task, law = tasks(details.unit, adjacency)
+    if details.promise.pure:
+        stated: Guarantee = ApproximateDP(
+            epsilon=details.level, delta=0.0, adjacency=sentence, **rest
+        )
+        whole = details.level if details.session is None else details.session.budget
+        bound = ApproximateDP(epsilon=whole, delta=0.0, adjacency=sentence, **rest).success()
+        success = bound.success
+    else:
+        stated = GaussianDP(mu=details.level, adjacency=sentence, **rest)
+        success = success_of(details.level if details.session is None else details.session.budget)
+    return SuccessBound(success=success, prior=0.5, task=task, law=law, **rest), stated
+
+
+def recompute(release: Release[PeopleDetails]) -> str:
+    """Work out again what a release about people claims, from what is public of it.
+
+    How far a clipped person moves the totals, under the law of the noise in the file, is held
+    exactly against what the level leaves for the noise.
+
+    Raises:
+        ValueError: a person moves the totals too far, a guarantee that is not what the level gives,
+            errors that are not those of the noise, or an assumption that is missing.
+    """
+    details = release.details
+    check_numbers(release, details.secret, TRUTH)
+    if release.sampling is not None:
+        raise ValueError("a promise about people keeps its sampling error to itself")
+    check_level(details)
+    check_guarantees(release, certify(details))
+    if details.radius == 0:
+        raise ValueError("its radius was not found")
+    left = left_of(details.level, details.share, pure=details.promise.pure)
+    if not covers(details, left):
+        raise ValueError("under its noise a person lies farther than the guarantee says")
+    return ""
+
+
+def check_level(details: PeopleDetails) -> None:
+    """Refuse a level beyond what was asked for, or charged in a session.
+
+    Raises:
+        ValueError: it is.
+    """
+    promise, turn = details.promise, details.session
+    asked = promise.epsilon if promise.pure else promise.largest_mu()
+    told = details.level if turn is None else turn.budget
+    assert asked is not None, "a pure promise has an ε"
+    if told > asked * (1.0 + SPENT_SLACK):
+        raise ValueError(f"it tells {told:.6g}, and {asked:.6g} was asked for")
+    if turn is not None and details.level > turn.spend * (1.0 + SPENT_SLACK):
+        raise ValueError(f"it tells {details.level:.6g}, and {turn.spend:.6g} was charged")
+
+
+def covers(details: PeopleDetails, level: float) -> bool:
+    """Return whether the noise hides a person within a level, exactly, in fractions."""
+    if details.promise.pure:
+        # reach/b <= ε
+        above, below = details.scale
+        return details.norm == 1 and details.reach * below <= Fraction(level) * above
+    # reach² (1 + slack) <= μ² (s² − 16)
+    spare = details.variance - int(ROUNDING_VARIANCE)
+    return Fraction(details.reach) ** 2 * DISCRETE_SLACK <= Fraction(level) ** 2 * spare
+
+
+PEOPLE = Kind(
+    name=KIND, details=PeopleDetails, recompute=recompute, sections="tacit.statistics.page:sections"
+)

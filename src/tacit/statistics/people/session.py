@@ -1,0 +1,77 @@
+"""Sessions about people: all rows of a person, clipped together, through many queries."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tacit._ground.checks import Array
+from tacit.guarantees import SuccessBound
+from tacit.releases.promises import AUTO
+from tacit.statistics.details import Turn
+from tacit.statistics.people.release import PeopleDetails, certify
+from tacit.statistics.people.workflow import MEMORY, certify_people
+from tacit.statistics.sessions.questions import Question, Questions, check_sums
+from tacit.statistics.sessions.state import SessionState
+
+
+class PeopleQuestions(Questions):
+    """A table whose persons are clipped to a declared length; squares of μ add."""
+
+    def _open(self, source: np.random.Generator, stored: SessionState | None) -> None:
+        del source, stored
+        if self.promise.pure:
+            raise ValueError("delta: expected it beside epsilon, as squares of μ add, got None")
+        if self.promise.clip == AUTO:
+            raise ValueError("clip: expected a number of rows through a session, got auto")
+        self.budget = self.promise.largest_mu()
+        declared = self.pool.declaration()
+        self.said = {
+            "budget": self.budget,
+            "adjacency": self.promise.adjacency.value,
+            "person": self.promise.person,
+            "unit": self.promise.secret_unit,
+            "clip": self.promise.clip,
+            "bounds": {name: list(pair) for name, pair in declared["bounds"].items()},
+            "levels": {name: list(held) for name, held in declared["levels"].items()},
+        }
+
+    def ask(self, query: Any, target: str | None, spend: float, state: SessionState) -> Question:
+        """Return the query at μ = ``spend``."""
+        request = self._request(query, target, looked_at=False)
+        check_sums(request.query)
+        turn = self._turn(state, spend)
+        return Question(*certify_people(request, spend, source=request.source(), session=turn))
+
+    def price(
+        self, query: Any, target: str | None, error: Array, most: float, state: SessionState
+    ) -> Question:
+        """Return the query at the price of an error, where that says nothing of the table."""
+        del query, target, error, most, state
+        raise ValueError(
+            "error: expected spend or share, as how many persons there are is hidden, so that a "
+            "price found by an error would tell of it"
+        )
+
+    def membership(self) -> SuccessBound:
+        """Return what all answers together hide."""
+        details = PeopleDetails(
+            promise=replace(self.promise, bounds=None, levels=None),
+            query=(),
+            columns=self.pool.columns,
+            level=self.budget,
+            radius=0,
+            grid_bits=0,
+            norm=2,
+            variance=0,
+            scale=(1, 1),
+            found="declared",
+            share=0.0,
+            engine=MEMORY,
+            session=Turn(turn=1, spend=0.0, budget=self.budget),
+        )
+        bound = certify(details)[0]
+        assert isinstance(bound, SuccessBound)
+        return bound

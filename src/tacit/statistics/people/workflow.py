@@ -1,0 +1,202 @@
+"""Prepare a release under differential privacy of the table's people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from tacit._ground.frozen import read_only
+from tacit.guarantees import ApproximateDP, GaussianDP
+from tacit.guarantees.base import Guarantee
+from tacit.releases.promises import AUTO
+from tacit.releases.release import Release
+from tacit.statistics.bounded.contributions import MOST_ROWS, Contributions, contributions
+from tacit.statistics.bounded.workflow import summable
+from tacit.statistics.details import PROJECTED, NumbersDetails, Turn, check_power
+from tacit.statistics.people.plan import PeopleBudget, PeoplePlan, people_plan
+from tacit.statistics.people.radius import left_of, radius_search
+from tacit.statistics.people.release import KIND, TRUTH, PeopleDetails, certify
+from tacit.statistics.people.vectors import GRID_BITS, person_sums
+from tacit.statistics.pools import Pool
+from tacit.statistics.prepared import (
+    PreparedNumbers,
+    StatisticRequest,
+    expected_errors,
+    template,
+)
+from tacit.statistics.promises import Keeping
+
+METHODS = {
+    2: "least discrete Gaussian noise for the clipped vector of a person",
+    1: "least discrete Laplace noise for the clipped vector of a person",
+}
+MEMORY = "memory"
+
+
+@read_only
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PreparedPeople(PreparedNumbers):
+    """Numbers about people that are certified and not yet drawn; for the holder of the table."""
+
+    plan: PeoplePlan = field(repr=False)
+
+    def _drawn(self) -> Release[NumbersDetails]:
+        plan, planned = self.plan, self.planned
+        if plan.radius is None:
+            plan = plan.found(self.source)
+            planned = _with_radius(planned, plan)
+        known = replace(self, plan=plan, planned=planned)
+        drawn = super(PreparedPeople, known)._drawn()
+        return replace(drawn, remarks=(*drawn.remarks, plan.clip_words()))
+
+
+def prepare(request: StatisticRequest) -> PreparedNumbers:
+    """Certify a query that adds up over persons whose vectors are clipped."""
+    source, promise = request.source(), request.promise
+    level = promise.epsilon if promise.pure else promise.largest_mu()
+    plan, planned = certify_people(request, level, source=source)
+    check_power(plan.errors)
+    return PreparedPeople(
+        guarantees=planned.guarantees,
+        spends=(planned.guarantees[1],),
+        expected=expected_errors(planned.names, plan.errors),
+        description=planned.title,
+        reproducible=planned.reproducible,
+        plan=plan,
+        planned=planned,
+        source=source if planned.reproducible else None,
+    )
+
+
+def counts(request: StatisticRequest) -> type[Guarantee]:
+    """Return the kind of guarantee that a ledger will count."""
+    return ApproximateDP if request.promise.pure else GaussianDP
+
+
+def certify_people(
+    request: StatisticRequest,
+    level: float,
+    *,
+    source: np.random.Generator,
+    session: Turn | None = None,
+) -> tuple[PeoplePlan, Release[Any]]:
+    """Return the plan of a query, and the release but for what is drawn.
+
+    Args:
+        request: what is asked.
+        level: ε of a promise without δ, else μ, that every person has to keep.
+        source: of the attack.
+        session: which answer of a session it is.
+
+    Raises:
+        ValueError: a query that does not add up, one that reads what was found in the table, or
+            a clip that nobody declared.
+    """
+    query, pool, promise = summable(request), request.pool, request.promise
+    assert pool.persons is not None, "a promise about people reads their column"
+    added = contributions(query, pool.columns, pool.bounds)
+    clip = _declared_clip(added, promise)
+    search = None if clip is not None else radius_search(len(query.terms), level, pure=promise.pure)
+    share = 0.0 if search is None else search.share
+    budget = PeopleBudget(
+        pure=promise.pure,
+        level=left_of(level, share, pure=promise.pure) if search else level,
+        adjacency=promise.adjacency,
+    )
+    if len(pool.rows) > MOST_ROWS:
+        raise ValueError(f"pool: expected at most {MOST_ROWS} rows, got more")
+    sums = person_sums(added, pool.rows, pool.persons)
+    plan = people_plan(added, sums, budget, clip, search, request.cost)
+    declared = pool.declaration()
+    details = PeopleDetails(
+        promise=replace(
+            promise, bounds=declared["bounds"] or None, levels=declared["levels"] or None
+        ),
+        query=query.asked,
+        columns=pool.columns,
+        level=level,
+        radius=0,
+        grid_bits=0 if plan.metric.whole else GRID_BITS,
+        norm=1 if promise.pure else 2,
+        variance=0,
+        scale=(1, 1),
+        found="declared" if search is None else "private",
+        share=share,
+        engine=MEMORY,
+        session=session,
+    )
+    trials = request.effort.trials
+    planned = request.release(
+        KIND,
+        certify(details),
+        details,
+        template(query.names, plan, TRUTH, added.limits()),
+        secret=details.secret,
+        method=METHODS[details.norm],
+        notes=(*_notes(added, pool, details), *pool.notes(hidden=True)),
+        attack=plan.attack(trials, source) if trials else None,
+    )
+    # whose place an attack found is nobody's to keep
+    planned = replace(planned, details=replace(planned.details, most_exposed=None))
+    return plan, _with_radius(planned, plan)
+
+
+def _with_radius(planned: Release[Any], plan: PeoplePlan) -> Release[Any]:
+    """Return the release with the radius and the law of its noise, once they are known."""
+    if plan.radius is None:
+        return planned
+    noise = plan.budget.noise(plan.metric, plan.radius)
+    details = replace(
+        planned.details, radius=plan.radius, variance=noise.variance, scale=noise.scale
+    )
+    rows = plan.radius * plan.metric.step
+    told = f"one {details.unit} moves the numbers as {rows:.6g} of the largest rows at most"
+    # in its place of the notes that do not depend on it
+    notes = (planned.notes[0], told, *planned.notes[1:])
+    return replace(planned, details=details, notes=notes)
+
+
+def _declared_clip(added: Contributions, promise: Any) -> float | None:
+    """Return the radius in rows; None where it shall be found.
+
+    Raises:
+        ValueError: none was declared, where a person may add more than any number of rows.
+    """
+    if promise.clip == AUTO:
+        return None
+    if promise.clip is not None:
+        return float(promise.clip)
+    # a person who counts once in the one cell there is adds 1 at most
+    if len(added.query.terms) == 1 and added.query.terms[0].once:
+        return 1.0
+    raise ValueError(
+        "clip: expected how far one person may move the numbers, as so many of the largest rows, "
+        f"or {AUTO}, got None"
+    )
+
+
+def _notes(added: Contributions, pool: Pool, details: PeopleDetails) -> list[str]:
+    """Return what a reader should know of the numbers."""
+    clamped = [pool.columns[one] for one in np.flatnonzero(np.isfinite(added.lows)).tolist()]
+    notes = [f"what one {details.unit} adds, in all rows and numbers together, is clipped"]
+    if clamped:
+        notes.append(
+            f"numbers outside the declared bounds are taken as the bounds: {', '.join(clamped)}"
+        )
+    if details.found == "private":
+        notes.append(
+            f"how far was found from the table for {details.share:.3g} of the budget; the errors "
+            "told before the draw are of 8 rows"
+        )
+    return [*notes, PROJECTED, "errors are computed from the released sums"]
+
+
+KEEPING = Keeping(
+    prepare=prepare,
+    counts=counts,
+    session="tacit.statistics.people.session:PeopleQuestions",
+    looks=False,
+    fewest=0,
+)
