@@ -169,6 +169,85 @@ def test_a_dry_run(interference, query, adjacency):
     assert pair.first.code == 0, pair.first.err
 
 
+def visits(last=("40,400", "30,1e300"), count=12):
+    """Three rows of every person, and those of one more, or none."""
+    lines = [f"p{n % count},{20 + n},{100 + 7 * n}" for n in range(3 * count)]
+    own = [f"last,{cells}" for cells in last]
+    return "who,age,income\n" + "\n".join([*lines[:7], *own, *lines[7:]]) + "\n"
+
+
+PERSONS = {
+    "gone": (),
+    "one row": ("40,400",),
+    "many rows": ("40,400", "0,1000") * 40,
+    "unreadable": ("forty,400", "nan,1", ",3"),
+    "extreme": ("-1e300,1e308",),
+}
+OF_PEOPLE = {
+    "count": ["--epsilon", "1"],
+    "rows": ["--epsilon", "1", "--clip", "3"],
+    "mean": ["--success", "0.6", "--clip", "2.5"],
+    "std": ["--epsilon", "2", "--delta", "1e-6", "--clip", "4", "--unit", "household"],
+    "mean by age:0,30,60": ["--mu", "0.3", "--clip", "2"],
+    "histogram:age:0,25,50,100": ["--mu", "0.3", "--clip", "2"],
+}
+
+
+@pytest.mark.parametrize("other", PERSONS)
+@pytest.mark.parametrize("query", OF_PEOPLE)
+@tells_nothing_beside("statistic", "statistic-people")
+def test_a_person_with_all_rows(interference, query, other):
+    columns = "age,income" if query in ("mean", "std", "mean by age:0,30,60") else "age"
+    command = asked(
+        query, "--protect", "table", "--person", "who", *OF_PEOPLE[query], "--bounds", BOUNDS,
+        *OUT, columns=columns,
+    )  # fmt: skip
+    if columns == "age":
+        command[command.index(BOUNDS)] = "age=0:100"
+    published(interference, command, visits(), visits(PERSONS[other]))
+
+
+@pytest.mark.parametrize("other", ["gone", "many rows"])
+@tells_nothing_beside("statistic", "statistic-people")
+def test_how_far_a_person_moves_the_numbers_that_was_found(interference, other):
+    command = asked(
+        "mean by age:0,10,20,30,40,50,60,70,80,90,100", "--protect", "table", "--person", "who",
+        "--epsilon", "6", "--delta", "1e-6", "--clip", "auto", "--bounds", BOUNDS, *OUT,
+    )  # fmt: skip
+    published(interference, command, visits(), visits(PERSONS[other]))
+
+
+@pytest.mark.parametrize("other", ["gone", "many rows"])
+@tells_nothing_beside("statistic", "statistic-people")
+def test_a_dry_run_about_people(interference, other):
+    command = asked(
+        "mean", "--protect", "table", "--person", "who", "--epsilon", "1", "--delta", "1e-6",
+        "--clip", "2", "--bounds", BOUNDS, "--dry-run", "--json", "dry.json",
+    )  # fmt: skip
+    pair = interference.commands(command, {"in.csv": visits()}, {"in.csv": visits(PERSONS[other])})
+    pair.assert_equal(released=False)
+    assert pair.first.code == 0, pair.first.err
+
+
+def answered_about_people(rows):
+    promise = Table(success=0.6, person="who", clip=3, bounds={"x": (0, 10)})
+    session = Session(rows, promise, columns=["x", "who"], path="kept.json")
+    for query in ("mean", "std", "count"):
+        session.ask(query, share=0.2)
+    again = Session(rows, promise, columns=["x", "who"], path="kept.json")
+    return [list(again.answers), again.spends, again.remaining, repr(again)]
+
+
+@tells_nothing_beside("statistic", "statistic-people")
+def test_the_answers_of_a_session_about_people(interference):
+    rows = np.column_stack([np.linspace(0.0, 10.0, 40), np.arange(40) % 9])
+    more = np.vstack([rows, [[1e9, 77.0]] * 30])
+    pair = interference.calls(answered_about_people, rows, more)
+    assert pair.first.returned == pair.second.returned
+    assert pair.first.code == pair.second.code == 0
+    assert sorted(pair.first.files) == sorted(pair.second.files) == [".kept.json.lock", "kept.json"]
+
+
 def priced(rows):
     offers = []
     for adjacency in ("replace", "add-remove"):

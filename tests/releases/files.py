@@ -51,6 +51,12 @@ def table() -> Any:
     return privatize("mean", ROWS, Table(success=0.6, bounds=BOUNDS), QUICK)
 
 
+def people() -> Any:
+    visits = np.column_stack([ROWS, np.arange(41) % 13])
+    promise = Table(success=0.6, person="who", clip=3, bounds={"a": BOUNDS[0], "b": BOUNDS[1]})
+    return privatize("mean", visits, promise, QUICK, columns=["a", "b", "who"])
+
+
 def answer() -> Any:
     return Session(ROWS, Rows(success=0.6)).ask("mean", share=0.5)
 
@@ -122,8 +128,8 @@ def audit() -> Any:
 MAKERS = {
     made.__name__: made
     for made in (
-        draw, rows, table, answer, classifier, training, adapter, specification, codes, reported,
-        quotients, states, audit,
+        draw, rows, table, people, answer, classifier, training, adapter, specification, codes,
+        reported, quotients, states, audit,
     )
 }  # fmt: skip
 

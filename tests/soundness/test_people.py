@@ -123,9 +123,9 @@ def test_the_noise_and_the_metric_do_not_depend_on_the_table():
 def test_a_shift_of_the_discrete_gaussian_keeps_its_profile(reach, mu):
     """δ(ε) of the exact law, summed in extended precision, is at most the Gaussian's."""
     from tacit.statistics.people.noise import gaussian_noise
-    from tacit.statistics.people.vectors import Metric
+    from tacit.statistics.people.vectors import PersonMetric
 
-    metric = Metric(np.ones(1), np.zeros(1, dtype=np.int64), whole=True)
+    metric = PersonMetric(np.ones(1), np.zeros(1, dtype=np.int64), whole=True)
     variance = gaussian_noise(metric, reach, mu).variance
     with mpmath.workdps(40):
         span = range(-60 * math.isqrt(variance), 60 * math.isqrt(variance))

@@ -12,7 +12,7 @@ import numpy as np
 from tacit._ground import outlet
 from tacit._ground.checks import Array, RandomSource
 from tacit.design.grid import ROUNDING_VARIANCE, discrete_gaussian, discrete_laplace, random_bits
-from tacit.statistics.people.vectors import Metric, Whole
+from tacit.statistics.people.vectors import PersonMetric, Whole
 
 GAUSSIAN, LAPLACE = "gaussian", "laplace"
 # The continuous Gaussian dominates up to factors exp(±7 exp(−2π² 16)), far below this.
@@ -32,7 +32,7 @@ class PeopleNoise:
         scale: (numerator, denominator) of b of the discrete Laplace ``∝ exp(−|k|/b)``.
     """
 
-    metric: Metric
+    metric: PersonMetric
     law: str
     variance: int
     scale: tuple[int, int]
@@ -77,7 +77,7 @@ class PeopleNoise:
         return np.array(outlet.let_out(noisy), dtype=np.float64)
 
 
-def gaussian_noise(metric: Metric, reach: int, mu: float) -> PeopleNoise:
+def gaussian_noise(metric: PersonMetric, reach: int, mu: float) -> PeopleNoise:
     """Return noise under which totals that differ by a vector of length ``reach`` keep μ.
 
     The discrete Gaussian of variance s² tells no more of an integer shift than the Gaussian of
@@ -91,7 +91,7 @@ def gaussian_noise(metric: Metric, reach: int, mu: float) -> PeopleNoise:
     return PeopleNoise(metric, GAUSSIAN, variance, (1, 1))
 
 
-def laplace_noise(metric: Metric, reach: int, epsilon: float) -> PeopleNoise:
+def laplace_noise(metric: PersonMetric, reach: int, epsilon: float) -> PeopleNoise:
     """Return noise under which totals that differ by sizes that sum to ``reach`` keep ε.
 
     ``reach/b <= ε`` for a fraction b that is rounded up.

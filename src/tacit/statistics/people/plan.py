@@ -22,7 +22,7 @@ from tacit.statistics.bounded.plan import (
 from tacit.statistics.cost import frame_of
 from tacit.statistics.people.noise import PeopleNoise, gaussian_noise, laplace_noise
 from tacit.statistics.people.radius import RadiusSearch
-from tacit.statistics.people.vectors import Metric, clipped
+from tacit.statistics.people.vectors import PersonMetric, clipped
 
 # What a sum that is told for nothing is priced at, relative to the least price of another.
 FLOOR = 1e-6
@@ -50,7 +50,7 @@ class PeopleBudget:
         """1 where sizes are summed, 2 for Euclidean length."""
         return 1 if self.pure else 2
 
-    def noise(self, metric: Metric, radius: int) -> PeopleNoise:
+    def noise(self, metric: PersonMetric, radius: int) -> PeopleNoise:
         """Return the least noise for vectors of at most this length."""
         farthest = radius * int(reach(self.adjacency))
         build = laplace_noise if self.pure else gaussian_noise
@@ -72,7 +72,7 @@ class PeoplePlan:
     """
 
     added: Contributions = field(repr=False)
-    metric: Metric = field(repr=False)
+    metric: PersonMetric = field(repr=False)
     coordinates: Array = field(repr=False)
     budget: PeopleBudget
     radius: int | None
@@ -163,7 +163,7 @@ def people_plan(
 
 def _metric(
     added: Contributions, budget: PeopleBudget, rows: float, cost: Any
-) -> tuple[Metric, Array]:
+) -> tuple[PersonMetric, Array]:
     """Return the metric of the least cost for persons of so many rows, and sums of nominal rows.
 
     Noise of deviation ``C/(μ w_j)`` costs ``Σ F_j C²/(μ w_j)²``, and rows that move sum j by s_j
@@ -174,7 +174,7 @@ def _metric(
     shifted = added.values(nominal_rows(added)).values
     nominal = shifted.mean(axis=0) * NOMINAL_ROWS
     if len(terms) == 1 and not added.numeric[0] and budget.pure:
-        return Metric(np.ones(1), added.exponents, whole=True), nominal
+        return PersonMetric(np.ones(1), added.exponents, whole=True), nominal
     frame = frame_of(
         added.query, added.restore(shifted), added.centres, NOMINAL_ROWS, cost, counted=False
     )
@@ -189,7 +189,7 @@ def _metric(
     spread = np.where(spread > 0.0, spread, added.widths) * parts
     weights = np.sqrt(np.sqrt(prices) / spread)
     weights /= _largest_row(added, weights * parts, budget)
-    return Metric(weights, added.exponents, whole=False), nominal
+    return PersonMetric(weights, added.exponents, whole=False), nominal
 
 
 def _largest_row(added: Contributions, weights: Array, budget: PeopleBudget) -> float:

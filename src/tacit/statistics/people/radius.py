@@ -12,7 +12,7 @@ from tacit._ground import outlet
 from tacit._ground.checks import Array, RandomSource
 from tacit.design.choosing import choose, range_of
 from tacit.design.grid import random_bits
-from tacit.statistics.people.vectors import Metric, lengths
+from tacit.statistics.people.vectors import PersonMetric, lengths
 
 # Aimed at is the length that so many persons exceed, times √sums/μ: then the bias of the clip
 # and the noise are of one size.
@@ -39,7 +39,7 @@ class RadiusSearch:
     epsilon: float
     rank: int
 
-    def find(self, metric: Metric, coordinates: Array, norm: int, rng: RandomSource) -> int:
+    def find(self, metric: PersonMetric, coordinates: Array, norm: int, rng: RandomSource) -> int:
         """Choose a radius in units of the coordinates, from what persons add (P, k)."""
         tried = radii(metric)
         long = np.sort(lengths(coordinates, norm))
@@ -53,7 +53,7 @@ class RadiusSearch:
         return int(outlet.let_out(int(tried[place])))
 
 
-def radii(metric: Metric) -> Array:
+def radii(metric: PersonMetric) -> Array:
     """Return the radii that are tried, in units of the coordinates, the same for every table."""
     rows = np.exp2(np.arange(PER_OCTAVE * OCTAVES + 1) / PER_OCTAVE)
     return np.unique(np.floor(rows / metric.step))

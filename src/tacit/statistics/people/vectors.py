@@ -54,7 +54,7 @@ def person_sums(added: Contributions, rows: Array, persons: Places) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Metric:
+class PersonMetric:
     """In which a person's vector is measured: coordinates of length 1 for the largest row.
 
     Attributes:
