@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeAlias
@@ -150,12 +151,14 @@ def check_unit(promise: Any) -> None:
             raise ValueError(f"{name}: expected person, a column, beside it, got none")
     if promise.person is not None and not promise.person.strip():
         raise ValueError("person: expected the name of a column, got an empty text")
-    if promise.unit is not None and not promise.unit.strip().isprintable():
-        raise ValueError("unit: expected a word for a person, got other characters")
+    if promise.unit is not None and not UNIT.fullmatch(promise.unit):
+        raise ValueError("unit: expected a word for a person, of at most 40 letters, got another")
     if promise.clip is not None and promise.clip != AUTO:
         object.__setattr__(promise, "clip", CLIPS.check("clip", promise.clip, float))
 
 
+# A word, or several.
+UNIT = re.compile(r"(?=.{1,40}$)[^\W\d_]+([ -][^\W\d_]+)*")
 CLIPS = Within(1, 2.0**14, "[]")
 
 

@@ -353,6 +353,9 @@ def _take_persons(
     rows = known.rows if isinstance(known, DataTable) else np.asarray(known)
     if rows.ndim != 2 or place >= rows.shape[1]:
         raise ValueError("person: expected columns beside the one that names persons, got none")
+    if not isinstance(known, DataTable):
+        # a row of nobody is left out, as one of a table that is read is
+        rows = known = rows[~np.isnan(rows[:, place])]
     _, persons = np.unique(rows[:, place], return_inverse=True)
     rest = [name for name in names if name != person]
     if columns is not None:
