@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tacit.guarantees import GaussianDP, InformationBound, SuccessBound
 from tacit.guarantees.base import Guarantee
-from tacit.releases.release import INTERVAL_CONFIDENCE, Number
+from tacit.releases.numbers import INTERVAL_CONFIDENCE, Number
 from tacit.releases.strength import epsilon_of
 from tacit.text import beside, percent, percent_up, significant_up
 

@@ -2,173 +2,32 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar
-
-import numpy as np
-from scipy.special import ndtri
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeAlias, TypeVar
 
 from tacit import codec
-from tacit._ground.checks import Array, in_interval, integer, non_negative, vector
-from tacit._ground.frozen import read_only
-from tacit._ground.reprs import short_repr, shown
-from tacit.codec import HOLDER, MISSING
+from tacit._ground.checks import Array, in_interval, integer
+from tacit._ground.reprs import shown
+from tacit.codec import HOLDER
 from tacit.conversions import success_from_information
 from tacit.documents import Envelope
 from tacit.guarantees import InformationBound, MaximalLeakage, SuccessBound
-from tacit.guarantees.base import Guarantee, text, texts
+from tacit.guarantees.base import Guarantee, text
 from tacit.measured import Interval
 from tacit.releases.kinds import kind_named
+from tacit.releases.numbers import INTERVAL_CONFIDENCE, Numbers
 from tacit.releases.provenance import Provenance
+from tacit.releases.showing import bound_words, html, plot, printed, to_frame
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 ENVELOPE = Envelope("tacit.release", 2)
 # How the source of a success says that it follows from a bound on the information.
 DERIVED = "Eq. 17"
-INTERVAL_CONFIDENCE = 0.95
 Better: TypeAlias = Literal["higher", "lower"]
 Details = TypeVar("Details")
-# Standard deviations, NaN where one may not be known.
-Spread: TypeAlias = Annotated[Array, MISSING]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Number:
-    """One released number and how far it may be off.
-
-    Attributes:
-        name: its label.
-        value: what was released.
-        error: standard deviation of the noise in it.
-        sampling: its standard deviation over random draws of as many rows from what the rows came
-            from; None where that may not be known.
-        limits: the (lowest, highest) that it can be, at which intervals end.
-
-    Example:
-        >>> [round(end, 2) for end in Number(name="mean", value=4.0, error=0.1).interval()]
-        [3.8, 4.2]
-    """
-
-    name: str
-    value: float
-    error: float
-    sampling: float | None = None
-    limits: tuple[float, float] = (-math.inf, math.inf)
-
-    def half_width(self, coverage: float = INTERVAL_CONFIDENCE, *, sampling: bool = False) -> float:
-        """Return half of the interval, of the noise alone or with the sampling error.
-
-        Raises:
-            ValueError: the sampling error is asked for and is not known.
-        """
-        level = in_interval("coverage", coverage, 0.0, 1.0, open_low=True, open_high=True)
-        if sampling and self.sampling is None:
-            raise ValueError("sampling: expected a number whose sampling error is known")
-        spread = math.hypot(self.error, self.sampling or 0.0) if sampling else self.error
-        return float(ndtri(0.5 + 0.5 * level)) * spread
-
-    def interval(
-        self, coverage: float = INTERVAL_CONFIDENCE, *, sampling: bool = False
-    ) -> tuple[float, float]:
-        """Return the interval ``value ± z sd`` of the normal law, within the limits.
-
-        Args:
-            coverage: how often it holds the truth, in (0, 1).
-            sampling: whether it speaks of what the rows came from; else of those that were drawn.
-        """
-        half, (lowest, highest) = self.half_width(coverage, sampling=sampling), self.limits
-        low, high = self.value - half, self.value + half
-        return min(max(low, lowest), highest), max(min(high, highest), lowest)
-
-
-@short_repr
-@read_only
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Numbers:
-    """Released numbers, column by column.
-
-    Attributes:
-        names: d labels.
-        values: (d,) what was released.
-        errors: (d,) standard deviations of the noise in them; where they are not linear in what is
-            noisy, 95% of errors are within ±1.96 of these.
-        sampling: (d,) their standard deviations over random draws, NaN where a few rows make most
-            of one; None where they may not be known.
-        limits: (d, 2), the (lowest, highest) that each can be; None where nothing is known.
-        truth: what the interval of the noise holds, as in "statistic of the rows drawn".
-    """
-
-    names: tuple[str, ...]
-    values: Array
-    errors: Array
-    sampling: Spread | None = None
-    limits: Array | None = None
-    truth: str = "statistic without noise"
-
-    def __post_init__(self) -> None:
-        size = len(texts("names", self.names))
-        for name in ("values", "errors"):
-            # an empty release is none, and the checks of vectors refuse it
-            held = getattr(self, name)
-            object.__setattr__(self, name, vector(name, held, size=size) if size else held)
-        non_negative("errors", self.errors.min(initial=0.0))
-        if self.sampling is not None:
-            if self.sampling.shape != (size,) or (self.sampling < 0.0).any():
-                raise ValueError(f"sampling: expected {size} numbers >= 0 or missing, got others")
-            if np.isinf(self.sampling).any():
-                raise ValueError("sampling: expected finite numbers, got an infinite one")
-        if self.limits is not None:
-            ends = self.limits.reshape(-1, 2)
-            if ends.shape != (size, 2) or not (ends[:, 0] <= ends[:, 1]).all():
-                raise ValueError("limits: expected (lowest, highest) of every number")
-            object.__setattr__(self, "limits", ends)
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def __iter__(self) -> Iterator[Number]:
-        spread = [None] * len(self) if self.sampling is None else self.sampling.tolist()
-        ends = [(-math.inf, math.inf)] * len(self) if self.limits is None else self.limits.tolist()
-        rows = zip(
-            self.names, self.values.tolist(), self.errors.tolist(), spread, ends, strict=True
-        )
-        for name, value, error, sampled, (low, high) in rows:
-            known = None if sampled is None or math.isnan(sampled) else sampled
-            yield Number(name=name, value=value, error=error, sampling=known, limits=(low, high))
-
-    def intervals(self, coverage: float = INTERVAL_CONFIDENCE, *, sampling: bool = False) -> Array:
-        """Return an interval for each number, (d, 2), by the normal law of the errors.
-
-        Args:
-            coverage: how often the intervals hold the truth, in (0, 1); of numbers that are not
-                linear in what is noisy, errors are set so that it is right at 95%, and beyond it
-                they may be wider than the normal law says.
-            sampling: whether it speaks of what the rows were drawn from, and so has the sampling
-                error too; otherwise of the statistic of the rows that were drawn. NaN where the
-                sampling error is.
-
-        Raises:
-            ValueError: the sampling error is asked for and is not known.
-        """
-        level = in_interval("coverage", coverage, 0.0, 1.0, open_low=True, open_high=True)
-        half = float(ndtri(0.5 + 0.5 * level)) * (self.standard_errors if sampling else self.errors)
-        ends = np.stack([self.values - half, self.values + half], axis=1)
-        if self.limits is None:
-            return ends
-        return np.asarray(np.clip(ends, self.limits[:, :1], self.limits[:, 1:]))
-
-    @property
-    def standard_errors(self) -> Array:
-        """Standard errors (d,) of what the rows were drawn from: sampling and noise; or NaN.
-
-        Raises:
-            ValueError: the sampling error is not known.
-        """
-        if self.sampling is None:
-            raise ValueError("sampling: expected a release whose sampling error is known")
-        return np.hypot(self.errors, self.sampling)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,8 +86,7 @@ class Use:
         return self.measured.low if self.better == "higher" else self.measured.high
 
 
-@short_repr
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Release(Generic[Details]):
     """Everything that may be asked of a release, whatever workflow made it.
 
@@ -287,6 +145,59 @@ class Release(Generic[Details]):
         return isinstance(other, Release) and self.to_dict() == other.to_dict()
 
     __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return printed(self.kind, self.title, self.numbers, self._standing)
+
+    def _repr_html_(self) -> str:
+        return html(self.kind, self.title, self.numbers, self._standing)
+
+    @property
+    def _standing(self) -> str:
+        """What is guaranteed, in a sentence, rounded up, or that nothing is."""
+        if self.reproducible:
+            return "void: whoever can repeat the draw can take the noise off, nothing is guaranteed"
+        bound = self.headline
+        if bound is not None:
+            return bound_words(self.success(bound), bound.prior, bound.task)
+        return self.guarantees[0].describe() if self.guarantees else "nothing is guaranteed"
+
+    def to_frame(self, kind: Literal["pandas", "polars"] | None = None) -> Any:
+        """Return the released numbers as a data frame, a row each.
+
+        Its columns are name, value, half_width (95%, of the noise), low, high, and sampling where
+        that may be known.
+
+        Args:
+            kind: ``"pandas"`` or ``"polars"``; whichever is installed when left out.
+
+        Raises:
+            ValueError: it is not installed, or this is no release of numbers.
+
+        Example:
+            >>> from tacit import Rows, privatize
+            >>> made = privatize("mean", [[float(n)] for n in range(40)], Rows(success=0.6))
+            >>> made.to_frame("pandas").columns.tolist()[:3]
+            ['name', 'value', 'half_width']
+        """
+        return to_frame(self._numbers, kind)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the released numbers with their 95% intervals of the noise.
+
+        Args:
+            ax: matplotlib axes; of a figure of its own when left out.
+
+        Raises:
+            ValueError: this is no release of numbers.
+
+        Example:
+            >>> from tacit import Rows, privatize
+            >>> made = privatize("mean", [[float(n)] for n in range(40)], Rows(success=0.6))
+            >>> len(made.plot().get_yticks())
+            1
+        """
+        return plot(self._numbers, ax)
 
     @property
     def values(self) -> Array:

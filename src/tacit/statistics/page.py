@@ -10,7 +10,8 @@ from markupsafe import Markup
 
 from tacit.pages import NARROW, WIDE, Scale, Section, Sections, figure
 from tacit.pages import drawing as draw
-from tacit.releases.release import Number, Release
+from tacit.releases.numbers import Number
+from tacit.releases.release import Release
 from tacit.text import significant
 
 # Numbers that a figure shows, and letters of a label beside a bar.

@@ -15,9 +15,10 @@ from tacit.attacks import MembershipAttack
 from tacit.guarantees import SuccessBound
 from tacit.guarantees.base import Guarantee
 from tacit.measured import Interval
+from tacit.releases.numbers import Numbers
 from tacit.releases.prepared import Expected, Prepared
 from tacit.releases.promises import Effort
-from tacit.releases.release import Attack, Numbers, Release
+from tacit.releases.release import Attack, Release
 from tacit.statistics.details import NumbersDetails, check_power, power_of
 from tacit.statistics.pools import Pool
 from tacit.statistics.queries.statistic import Query

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -30,7 +29,7 @@ from tacit.guarantees.adjacency import Adjacency, Neighbours
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
 
     from tacit.guarantees import ApproximateDP, Evidence, SuccessBound
 
@@ -395,18 +394,20 @@ class PrivacyProfile:
 
         return to_dp_accounting(self.parts(1))
 
-    def plot(self, path: str | Path | None = None) -> Figure:
+    def plot(self, ax: Axes | None = None) -> Axes:
         """Draw δ against ε on a logarithmic axis, a solid line since it is a bound.
 
         Args:
-            path: Also write the matplotlib figure here; the name's ending gives the format.
+            ax: matplotlib axes; of a figure of its own when left out.
 
-        Raises:
-            ValueError: The ending is not a format matplotlib writes.
+        Example:
+            >>> from tacit.accounting import gaussian
+            >>> gaussian(1.0, 1.0).plot().get_xlabel()
+            'ε (nats)'
         """
         from tacit.accounting.exchange.interchange import draw
 
-        return draw(self.name, self.delta, self.epsilon, path)
+        return draw(self.name, self.delta, self.epsilon, ax)
 
     def parts(self, count: int) -> tuple[ComposedPart, ComposedPart]:
         """Return both directions of ``count`` such releases, for a composition."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +15,7 @@ from tacit.accounting.curves.discretisation import ComposedPart, LossMasses
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-    from matplotlib.figure import Figure
-
+    from matplotlib.axes import Axes
 BOUND_COLOUR = "#0072B2"
 # Where a figure of δ ends, and ε below which it is drawn, at so many points.
 SMALLEST_DELTA, FIGURE_POINTS = 1e-12, 400
@@ -60,24 +58,22 @@ def draw(
     name: str,
     delta: Callable[[Any], Any],
     epsilon: Callable[[float], float],
-    path: str | Path | None,
-) -> Figure:
+    axes: Axes | None,
+) -> Axes:
     """Draw δ against ε until it is small or stays where it is."""
-    from matplotlib.figure import Figure
-
     # to where δ is small, or no longer falls: an infinite loss keeps it up
     limit = max(SMALLEST_DELTA, float(delta(math.inf)) * (1 + ABOVE_LIMIT) + LIMIT_UNITS * EPS)
     reach = epsilon(min(limit, 1.0))
     # a profile without a finite ε there is drawn up to 1 nat
     points = np.linspace(0.0, reach if 0 < reach < math.inf else 1.0, FIGURE_POINTS)
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-    axes = figure.add_subplot()
+    if axes is None:
+        from matplotlib.figure import Figure
+
+        axes = Figure(figsize=(6.4, 4.0), layout="constrained").add_subplot()
     axes.semilogy(points, np.maximum(delta(points), SMALLEST_DELTA), color=BOUND_COLOUR)
     axes.set_xlabel("ε (nats)")
     axes.set_ylabel("δ(ε), log scale: upper bound")
     axes.set_title(name, loc="left")
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_xlim(left=0.0)
-    if path is not None:
-        figure.savefig(path)
-    return figure
+    return axes

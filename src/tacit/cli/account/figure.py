@@ -24,8 +24,9 @@ RESOLUTION = 160
 
 def write_figure(found: Accounted, path: Path) -> None:
     """Draw in memory, then replace the file."""
-    figure = found.profile.plot()
-    axes = figure.axes[0]
+    axes = found.profile.plot()
+    figure = axes.get_figure(root=True)
+    assert figure is not None
     axes.set_title(f"{found.mechanism.word}, {found.title}", loc="left")
     right, least = axes.get_xlim()[1], axes.get_ylim()[0]
     _label(axes, axes.lines[0], "this profile")

@@ -1,0 +1,107 @@
+"""A release where it is printed, shown in a notebook, drawn, or made a data frame."""
+
+from __future__ import annotations
+
+from html import escape
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit._ground.checks import choice
+from tacit.releases.numbers import Number, Numbers
+from tacit.text import beside, percent, percent_up, significant
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Of more numbers a printed release tells the first.
+PRINTED, SHOWN = 6, 20
+LONGEST_NAME, LONGEST_TITLE = 40, 90
+FRAMES = ("pandas", "polars")
+HALF = "± is a 95% half-width, of the noise"
+
+
+def printed(kind: str, title: str, numbers: Numbers | None, standing: str) -> str:
+    """Return a release in a few lines: what it is, its numbers and what is guaranteed."""
+    head = f"<Release {kind}: {_cut(title, LONGEST_TITLE)}"
+    told = [f"  {_cut(one.name, LONGEST_NAME)} = {_value(one)}" for one in _first(numbers, PRINTED)]
+    if told:
+        told.append(f"  ({_more(numbers, PRINTED)}{HALF})")
+    return "\n".join([head, *told, f"  {standing}>"])
+
+
+def html(kind: str, title: str, numbers: Numbers | None, standing: str) -> str:
+    """Return the same as HTML that stands in a notebook, light or dark: all text escaped."""
+    rows = "".join(
+        f'<tr><th scope="row" style="text-align:left">{escape(one.name)}</th>'
+        f"<td>{escape(_value(one))}</td></tr>"
+        for one in _first(numbers, SHOWN)
+    )
+    table = (
+        f'<table><thead><tr><th scope="col">number</th><th scope="col">released</th></tr></thead>'
+        f"<tbody>{rows}</tbody></table><p><small>{_more(numbers, SHOWN)}{HALF}</small></p>"
+    )
+    return (
+        f"<div><p><b>{escape(title)}</b> <small>({escape(kind)})</small></p>"
+        f"{table if rows else ''}<p>{escape(standing)}</p></div>"
+    )
+
+
+def bound_words(success: float, prior: float, task: str) -> str:
+    """Return a bound on success in a sentence, rounded up."""
+    return f"at most {percent_up(success)} right about {task} (blind: {percent(prior)})"
+
+
+def to_frame(numbers: Numbers, kind: str | None) -> Any:
+    """Return the numbers as a data frame: see ``Release.to_frame``."""
+    asked = FRAMES if kind is None else (choice("kind", kind, FRAMES),)
+    name = next((one for one in asked if find_spec(one) is not None), None)
+    if name is None:
+        wanted = " or ".join(asked)
+        raise ValueError(f"kind: expected {wanted} to be installed: pip install {asked[0]}")
+    ends = numbers.intervals()
+    columns: dict[str, Any] = {
+        "name": list(numbers.names),
+        "value": numbers.values.copy(),
+        "half_width": np.array([one.half_width() for one in numbers]),
+        "low": ends[:, 0],
+        "high": ends[:, 1],
+    }
+    if numbers.sampling is not None:
+        columns["sampling"] = np.array(numbers.sampling)
+    return import_module(name).DataFrame(columns)
+
+
+def plot(numbers: Numbers, ax: Axes | None) -> Axes:
+    """Draw the numbers with their intervals: see ``Release.plot``."""
+    if ax is None:
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(6.4, 1.2 + 0.3 * len(numbers)), layout="constrained")
+        ax = figure.add_subplot()
+    ends, places = numbers.intervals(), np.arange(len(numbers))[::-1]
+    ax.hlines(places, ends[:, 0], ends[:, 1], color="#0B6E99", linewidth=2)
+    ax.plot(numbers.values, places, "o", color="#0B6E99", markersize=5)
+    ax.set_yticks(places, numbers.names)
+    ax.set_xlabel("released value, with the 95% interval of the noise")
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def _first(numbers: Numbers | None, count: int) -> list[Number]:
+    return [one for one, _ in zip(numbers or (), range(count), strict=False)]
+
+
+def _more(numbers: Numbers | None, count: int) -> str:
+    left = len(numbers or ()) - count
+    return f"{left:,} more; " if left > 0 else ""
+
+
+def _value(one: Number) -> str:
+    return f"{beside(one.value, one.error)} ± {significant(one.half_width(), 2)}"
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"
