@@ -3,6 +3,7 @@
 import importlib
 import pkgutil
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,12 @@ def test_every_install_line_names_this_distribution_or_a_path():
     assert not lines
     assert wrong.search("pip install 'tacit[llm]'")
     assert not wrong.search("pip install 'tacit-privacy[llm]'")
+
+
+def test_the_citation_names_the_version_that_is_installed() -> None:
+    yaml = pytest.importorskip("yaml")
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert cited["version"] == project["version"]
+    assert cited["license"] == project["license"]
+    assert cited["abstract"] == project["description"]

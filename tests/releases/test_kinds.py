@@ -323,3 +323,29 @@ def test_an_origin_is_of_public_parts_alone(name, pair):
     with pytest.raises(ValueError, match=": ") as refused:
         load(content)
     assert SECRET not in str(refused.value)
+
+
+READ = """
+import sys
+from tacit.releases import load
+print(load(sys.argv[1]).kind)
+"""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        if name in ("draw", "rows", "table", "people")
+        else pytest.param(name, marks=pytest.mark.thorough)
+        for name in MAKERS
+    ],
+)
+def test_a_process_that_imported_nothing_else_reads_the_file(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "stored.json"
+    path.write_text(dumps(real(name)))
+    read = subprocess.run(
+        [sys.executable, "-c", READ, str(path)], capture_output=True, text=True, check=False
+    )
+    assert read.returncode == 0, read.stderr
+    assert read.stdout.strip() == real(name)["kind"]

@@ -28,6 +28,8 @@ from tacit.statistics.details import (
 )
 from tacit.statistics.people.noise import DISCRETE_SLACK
 from tacit.statistics.people.radius import left_of
+from tacit.statistics.queries.counts import GroupBy
+from tacit.statistics.queries.moments import MomentStatistic
 from tacit.statistics.queries.statistic import Statistic
 
 KIND = "statistic-people"
@@ -207,6 +209,8 @@ def covers(details: PeopleDetails, level: float) -> bool:
     return Fraction(details.reach) ** 2 * DISCRETE_SLACK <= Fraction(level) ** 2 * spare
 
 
+# Queries that a file may hold: their modules are read before one is.
+STORED = (GroupBy, MomentStatistic)
 PEOPLE = Kind(
     name=KIND, details=PeopleDetails, recompute=recompute, sections="tacit.statistics.page:sections"
 )

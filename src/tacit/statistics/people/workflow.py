@@ -29,8 +29,8 @@ from tacit.statistics.prepared import (
 from tacit.statistics.promises import Keeping
 
 METHODS = {
-    2: "least discrete Gaussian noise for the clipped vector of a person",
-    1: "least discrete Laplace noise for the clipped vector of a person",
+    2: "least discrete Gaussian noise for all that one {} adds, clipped",
+    1: "least discrete Laplace noise for all that one {} adds, clipped",
 }
 MEMORY = "memory"
 
@@ -134,7 +134,7 @@ def certify_people(
         details,
         template(query.names, plan, TRUTH, added.limits()),
         secret=details.secret,
-        method=METHODS[details.norm],
+        method=METHODS[details.norm].format(details.unit),
         notes=(*_notes(added, pool, details), *pool.notes(hidden=True)),
         attack=plan.attack(trials, source) if trials else None,
     )
