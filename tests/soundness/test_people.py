@@ -189,7 +189,7 @@ def test_discrete_gaussian_draws_have_their_law():
 def test_a_choice_has_its_chances():
     gaps, sizes, rate = [0, 3, 1, 10**9], [1, 4, 2, 5], Fraction(1, 3)
     bits = random_bits(23)
-    found = np.bincount([choose(gaps, sizes, rate, bits) for _ in range(30_000)], minlength=4)
+    found = np.bincount([choose(gaps, sizes, rate, bits) for _ in range(10_000)], minlength=4)
     weights = np.array([s * math.exp(-min(g, 600) / 3) for g, s in zip(gaps, sizes, strict=True)])
     expected = weights / weights.sum() * found.sum()
     assert found[3] == 0
