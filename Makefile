@@ -62,6 +62,7 @@ bench: $(BENCH_INSTALLED)
 	$(BIN)/python -m benchmarks.retrieval
 	$(BIN)/python -m benchmarks.fisher
 	$(BIN)/python -m benchmarks.statistics
+	$(BIN)/python -m benchmarks.people
 	$(BIN)/python -m benchmarks.noisy_step
 	$(BIN)/python -m benchmarks.adapters
 	$(BIN)/python -m benchmarks.adapter_heads

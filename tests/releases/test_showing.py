@@ -35,7 +35,7 @@ def test_every_kind_prints_itself_and_is_the_same_after_it_was_stored(name, tmp_
         assert number.name[:30] in told
     assert "array(" not in told
     if release.headline is not None and not release.reproducible:
-        shown = float(re.search(r"at most ([0-9.]+)% right", told)[1]) / 100
+        shown = float(re.search(r"right at most ([0-9.]+)% of", told)[1]) / 100
         # rounded up: never stronger than what is certified
         assert shown >= release.success(release.headline) - 1e-12
     markup = release._repr_html_()

@@ -1,6 +1,8 @@
 """Releases about people: whatever the rows of one person are, the noise covers them all."""
 
+import copy
 import math
+import pickle
 from fractions import Fraction
 
 import mpmath
@@ -143,6 +145,15 @@ def test_a_shift_of_the_discrete_gaussian_keeps_its_profile(reach, mu):
             above, below = mpmath.mpf(mu) / 2 - epsilon / mu, -mpmath.mpf(mu) / 2 - epsilon / mu
             told = mpmath.ncdf(above) - mpmath.exp(epsilon) * mpmath.ncdf(below)
             assert exact <= told * (1 + mpmath.mpf("1e-20"))
+
+
+def test_the_systems_bits_have_no_copy():
+    bits = random_bits(None)
+    assert bits.getrandbits(200) >> 200 == 0
+    assert {bits.randrange(3) for _ in range(200)} == {0, 1, 2}
+    for again in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="they have no copy"):
+            again(bits)
 
 
 @certifies(ApproximateDP)

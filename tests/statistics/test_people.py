@@ -39,6 +39,13 @@ def test_rows_of_nobody_in_an_array_are_left_out():
     assert persons(rows, columns=["x", "who"]) == 1
 
 
+@pytest.mark.parametrize(
+    "pool", [np.array([[1.0], [2.0], [1.0]]), pd.DataFrame({"who": [1, 2, 1]})]
+)
+def test_persons_are_counted_in_a_table_of_nothing_else(pool):
+    assert persons(pool, columns=["who"]) == 2
+
+
 def test_a_person_with_many_rows_counts_once_in_every_cell():
     frame = pd.DataFrame({"who": ["a"] * 50 + ["b"], "x": [1.0] * 25 + [6.0] * 26})
     promise = Table(epsilon=1.0, delta=1e-6, person="who", clip=2, bounds={"x": (0, 10)})

@@ -13,7 +13,7 @@ from array import array as array_of_words
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -149,10 +149,14 @@ class Bits(Protocol):
 
 
 class SystemBits:
-    """The operating system's random bits, fetched some thousands at a time."""
+    """The operating system's random bits, fetched some thousands at a time; no copy has them."""
 
     def __init__(self) -> None:
         self._words: Iterator[int] = iter(())
+
+    def __reduce__(self) -> NoReturn:
+        # two that hold the same words would draw the same noise twice
+        raise TypeError("random bits of the operating system are drawn once: they have no copy")
 
     def getrandbits(self, count: int, /) -> int:
         """Return ``count`` fair bits."""

@@ -18,7 +18,7 @@ from tacit.measured import Interval
 from tacit.releases.kinds import kind_named
 from tacit.releases.numbers import INTERVAL_CONFIDENCE, Numbers
 from tacit.releases.provenance import Provenance
-from tacit.releases.showing import bound_words, html, plot, printed, to_frame
+from tacit.releases.showing import html, plot, printed, to_frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -159,7 +159,7 @@ class Release(Generic[Details]):
             return "void: whoever can repeat the draw can take the noise off, nothing is guaranteed"
         bound = self.headline
         if bound is not None:
-            return bound_words(self.success(bound), bound.prior, bound.task)
+            return replace(bound, success=self.success(bound)).describe()
         return self.guarantees[0].describe() if self.guarantees else "nothing is guaranteed"
 
     def to_frame(self, kind: Literal["pandas", "polars"] | None = None) -> Any:

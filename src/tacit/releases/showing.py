@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit._ground.checks import choice
 from tacit.releases.numbers import Number, Numbers
-from tacit.text import beside, percent, percent_up, significant
+from tacit.text import beside, significant
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,11 +47,6 @@ def html(kind: str, title: str, numbers: Numbers | None, standing: str) -> str:
         f"<div><p><b>{escape(title)}</b> <small>({escape(kind)})</small></p>"
         f"{table if rows else ''}<p>{escape(standing)}</p></div>"
     )
-
-
-def bound_words(success: float, prior: float, task: str) -> str:
-    """Return a bound on success in a sentence, rounded up."""
-    return f"at most {percent_up(success)} right about {task} (blind: {percent(prior)})"
 
 
 def to_frame(numbers: Numbers, kind: str | None) -> Any:

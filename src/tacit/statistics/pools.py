@@ -19,6 +19,7 @@ from tacit.statistics.queries.statistic import Columns
 from tacit.statistics.tables.cells import level_places, value_of
 from tacit.statistics.tables.table import (
     RESULT,
+    UNREAD,
     Category,
     DataTable,
     check_levels,
@@ -362,7 +363,11 @@ def _take_persons(
         columns = [name for name in name_list(columns) if name != person]
     if isinstance(known, DataTable):
         return without_column(known, person), columns or None, persons.reshape(-1)
-    return np.delete(rows, place, axis=1), rest, persons.reshape(-1)
+    left = np.delete(rows, place, axis=1)
+    if not rest:
+        # persons are counted, of whom no number is read
+        rest, columns, left = [UNREAD], None, np.zeros((len(rows), 1))
+    return left, rest, persons.reshape(-1)
 
 
 def _names_of_frame(pool: Any) -> list[str] | None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
 
 from tacit_dock.api.access import Reader
 from tacit_dock.api.bodies import received_form
@@ -48,7 +49,7 @@ def browse(
 
 
 @router.get("/search")
-def ask(
+async def ask(
     request: Request,
     reader: Reader,
     filters: Narrowed,
@@ -58,11 +59,11 @@ def ask(
     del reader
     dock = dock_of(request)
     if not example:
-        return _search_page(dock, filters)
-    held = find_example(dock.store, example)
+        return await run_in_threadpool(_search_page, dock, filters)
+    held = await run_in_threadpool(find_example, dock.store, example)
     if held is None:
         raise RefusedError(404, "there is no such example task")
-    return _answer(dock, held.content, filters, held.title, example)
+    return await dock.compared(lambda: _answer(dock, held.content, filters, held.title, example))
 
 
 @router.post("/search")

@@ -10,33 +10,25 @@ import numpy as np
 from tacit._ground.checks import Array
 from tacit.guarantees import SuccessBound
 from tacit.guarantees.adjacency import Adjacency
+from tacit.releases.release import Release
 from tacit.statistics.bounded.release import TableDetails, certify
 from tacit.statistics.bounded.workflow import certify_table
 from tacit.statistics.details import Turn
-from tacit.statistics.sessions.questions import Question, Questions, check_sums
+from tacit.statistics.prepared import StatisticRequest
+from tacit.statistics.sessions.questions import Question, TableOfAll, check_sums
 from tacit.statistics.sessions.state import SessionState
 
 
-class TableQuestions(Questions):
+class TableQuestions(TableOfAll):
     """All rows of a table, clamped to declared bounds; squares of μ add."""
 
     def _open(self, source: np.random.Generator, stored: SessionState | None) -> None:
         del source, stored
-        self.budget = self.promise.largest_mu()
-        declared = self.pool.declaration()
-        self.said = {
-            "budget": self.budget,
-            "adjacency": self.promise.adjacency.value,
-            "bounds": {name: list(pair) for name, pair in declared["bounds"].items()},
-            "levels": {name: list(held) for name, held in declared["levels"].items()},
-        }
+        self.declare()
 
-    def ask(self, query: Any, target: str | None, spend: float, state: SessionState) -> Question:
-        """Return the query at μ = ``spend``."""
-        request = self._request(query, target, looked_at=False)
-        check_sums(request.query)
-        turn = self._turn(state, spend)
-        return Question(*certify_table(request, spend, source=request.source(), session=turn))
+    def certify(self, request: StatisticRequest, mu: float, turn: Turn) -> tuple[Any, Release[Any]]:
+        """Return the plan of a query at μ, and the release but for what is drawn."""
+        return certify_table(request, mu, source=request.source(), session=turn)
 
     def price(
         self, query: Any, target: str | None, error: Array, most: float, state: SessionState

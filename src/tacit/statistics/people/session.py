@@ -10,14 +10,16 @@ import numpy as np
 from tacit._ground.checks import Array
 from tacit.guarantees import SuccessBound
 from tacit.releases.promises import AUTO
+from tacit.releases.release import Release
 from tacit.statistics.details import Turn
 from tacit.statistics.people.release import PeopleDetails, certify
 from tacit.statistics.people.workflow import MEMORY, certify_people
-from tacit.statistics.sessions.questions import Question, Questions, check_sums
+from tacit.statistics.prepared import StatisticRequest
+from tacit.statistics.sessions.questions import Question, TableOfAll
 from tacit.statistics.sessions.state import SessionState
 
 
-class PeopleQuestions(Questions):
+class PeopleQuestions(TableOfAll):
     """A table whose persons are clipped to a declared length; squares of μ add."""
 
     def _open(self, source: np.random.Generator, stored: SessionState | None) -> None:
@@ -26,24 +28,12 @@ class PeopleQuestions(Questions):
             raise ValueError("delta: expected it beside epsilon, as squares of μ add, got None")
         if self.promise.clip == AUTO:
             raise ValueError("clip: expected a number of rows through a session, got auto")
-        self.budget = self.promise.largest_mu()
-        declared = self.pool.declaration()
-        self.said = {
-            "budget": self.budget,
-            "adjacency": self.promise.adjacency.value,
-            "person": self.promise.person,
-            "unit": self.promise.secret_unit,
-            "clip": self.promise.clip,
-            "bounds": {name: list(pair) for name, pair in declared["bounds"].items()},
-            "levels": {name: list(held) for name, held in declared["levels"].items()},
-        }
+        promise = self.promise
+        self.declare(person=promise.person, unit=promise.secret_unit, clip=promise.clip)
 
-    def ask(self, query: Any, target: str | None, spend: float, state: SessionState) -> Question:
-        """Return the query at μ = ``spend``."""
-        request = self._request(query, target, looked_at=False)
-        check_sums(request.query)
-        turn = self._turn(state, spend)
-        return Question(*certify_people(request, spend, source=request.source(), session=turn))
+    def certify(self, request: StatisticRequest, mu: float, turn: Turn) -> tuple[Any, Release[Any]]:
+        """Return the plan of a query at μ, and the release but for what is drawn."""
+        return certify_people(request, mu, source=request.source(), session=turn)
 
     def price(
         self, query: Any, target: str | None, error: Array, most: float, state: SessionState

@@ -173,6 +173,32 @@ class Questions(ABC):
         return Turn(turn=state.turn + 1, spend=spend, budget=self.budget)
 
 
+class TableOfAll(Questions):
+    """All rows of a table that is hidden, through queries that add up; squares of μ add."""
+
+    def declare(self, **more: Any) -> None:
+        """Set the budget, and what of the table was declared."""
+        self.budget = self.promise.largest_mu()
+        declared = self.pool.declaration()
+        self.said = {
+            "budget": self.budget,
+            "adjacency": self.promise.adjacency.value,
+            **more,
+            "bounds": {name: list(pair) for name, pair in declared["bounds"].items()},
+            "levels": {name: list(held) for name, held in declared["levels"].items()},
+        }
+
+    @abstractmethod
+    def certify(self, request: StatisticRequest, mu: float, turn: Turn) -> tuple[Any, Release[Any]]:
+        """Return the plan of a query at μ, and the release but for what is drawn."""
+
+    def ask(self, query: Any, target: str | None, spend: float, state: SessionState) -> Question:
+        """Return the query at μ = ``spend``."""
+        request = self._request(query, target, looked_at=False)
+        check_sums(request.query)
+        return Question(*self.certify(request, spend, self._turn(state, spend)))
+
+
 def check_sums(query: Query) -> SumQuery:
     """Return a query that adds up.
 
