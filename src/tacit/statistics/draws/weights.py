@@ -18,6 +18,8 @@ UNIFORM = 1e-9
 FLOOR = 1e-6
 # Relative rounding of a squared distance under noise that has that floor, for each coordinate.
 ROUNDING = 1e-9
+# Weights known worse than that are not used: noise for any weights takes their place.
+LARGEST_FACTOR = 1e3
 # Step of the grid on which answers are published, in deviations of the noise.
 GRID = 2.0**-20
 
@@ -59,6 +61,8 @@ class CandidateWeights:
 
         For exact weights ``p <= U w``, ``w = p/U + (1 − 1/U) r`` for a law r, and information is
         concave in the law of the secret: ``I_p <= U I_w <= U ½ logdet(I + S_w Σ⁻¹) <= β``.
+        Where U is large (answers published on a grid wider than their noise), nothing is assumed of
+        p: in a box of half widths h, ``S_p ≼ d diag(h²)`` for every law.
 
         Args:
             outputs: (K, d) of the query, not all the same.
@@ -70,6 +74,10 @@ class CandidateWeights:
         weights, factor = self.weights
         _, covariance, slack = output_covariance(outputs, weights)
         upper = covariance + slack * np.diag(np.diagonal(covariance))
+        if factor > LARGEST_FACTOR:
+            # S ≼ d diag(h²) for any law, by Cauchy–Schwarz, raised for the rounding of h
+            halves = 0.5 * np.ptp(outputs, axis=0)
+            upper, factor = np.diag(halves**2 * (len(halves) * (1.0 + 1e-12))), 1.0
         # β/U for w is β for p; what is added to the noise lowers the information further
         design = gaussian_information(upper, nats / factor, cost=prices)
         dense = design.covariance.to_dense()
