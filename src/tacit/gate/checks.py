@@ -138,6 +138,22 @@ def _check_candidates(judged: Judged, policy: Policy, candidates: int, allowed: 
     return _checked("max_success", found, allowed, holds, sentence), held
 
 
+def _check_epsilon(judged: Judged, policy: Policy, allowed: float) -> Found:
+    name, delta = "max_epsilon", policy.delta
+    held = judged.epsilon(delta)
+    if held is None:
+        what = f"ε of differential privacy at δ = {significant_up(delta, 4)}"
+        return _missing(judged, name, what, allowed)
+    found, guarantee = held
+    holds = found <= allowed
+    sentence = (
+        f"ε = {significant_up(found, 4)} {_sign(holds)} {allowed:g} at "
+        f"δ = {significant_up(delta, 4)} ({guarantee.adjacency}; {_times(policy.releases)}; "
+        f"{how_known(guarantee)})"
+    )
+    return _checked(name, found, allowed, holds, sentence), guarantee
+
+
 def _check_information(judged: Judged, policy: Policy, allowed: float) -> Found:
     held = judged.information
     if held is None:
@@ -227,6 +243,7 @@ CHECKS: dict[str, Callable[[Judged, Policy, float], Found]] = {
     "max_factor": _check_factor("max_factor"),
     "max_nats": _check_factor("max_nats"),
     "max_success": _check_success,
+    "max_epsilon": _check_epsilon,
     "max_information": _check_information,
     "max_attack": _check_attack,
     "max_inversion": _check_inversion,

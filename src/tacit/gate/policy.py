@@ -26,6 +26,8 @@ class Policy:
         max_nats: Largest maximal leakage in nats: ln of that factor.
         max_success: Largest success bound under the law it names.
         candidates: N: judge max_success at naming one of N equally likely secrets, by the factor.
+        max_epsilon: Largest ε of (ε, δ)-differential privacy, at the δ of delta.
+        delta: δ at which max_epsilon is judged; 0 for pure differential privacy.
         max_information: Largest information bound allowed, in nats.
         max_attack: Largest measured attack allowed (upper end of its interval).
         max_inversion: Largest share of tokens read back by an inverter (upper end of its interval).
@@ -46,6 +48,8 @@ class Policy:
     max_nats: NonNegative | None = None
     max_success: AtMostOne | None = None
     candidates: Annotated[int, Within(2, ends="[)")] | None = None
+    max_epsilon: Positive | None = None
+    delta: Annotated[float, Within(0, 1, "[)")] = 0.0
     max_information: Positive | None = None
     max_attack: AtMostOne | None = None
     max_inversion: AtMostOne | None = None
@@ -57,6 +61,8 @@ class Policy:
     def _together(self) -> None:
         if self.candidates is not None and self.max_success is None:
             raise ValueError("candidates: expected max_success beside it, got none")
+        if self.delta and self.max_epsilon is None:
+            raise ValueError("delta: expected max_epsilon beside it, got none")
 
     @property
     def asked(self) -> dict[str, float]:
@@ -84,7 +90,7 @@ class Policy:
 THRESHOLDS = tuple(
     each.name
     for each in fields(Policy)
-    if each.name not in ("candidates", "min_confidence", "releases")
+    if each.name not in ("candidates", "delta", "min_confidence", "releases")
 )
 
 

@@ -17,6 +17,7 @@ RULES = {
     "max_factor": "The factor on any attacker's chance, for every prior, is within its limit.",
     "max_nats": "The maximal leakage in nats is within its limit.",
     "max_success": "The bound on an attacker's success under its law is within its limit.",
+    "max_epsilon": "ε of differential privacy at the δ asked for is within its limit.",
     "max_information": "The bound on the information in nats is within its limit.",
     "max_attack": "The strongest attack that was run stays within its limit.",
     "max_inversion": "The inverters that were run read no larger share of tokens back.",
