@@ -99,7 +99,7 @@ def test_a_person_of_any_length_is_clipped_to_the_last_bit():
     rng = np.random.default_rng(5)
     for norm in (1, 2):
         for radius in (1, 3, 65_536, 2**30):
-            sizes = 10.0 ** rng.uniform(-1, 15, (400, 1))
+            sizes = 10.0 ** rng.uniform(-1, 12.2, (400, 1))
             vectors = np.rint(rng.normal(size=(400, 9)) * sizes)
             vectors[0, :], vectors[1, :] = 0.0, [radius] + [0.0] * 8
             vectors[2, :] = radius // 3
@@ -235,7 +235,7 @@ def test_a_radius_that_is_found_tells_no_more_than_its_share():
     prepared = prepare("sum by x1", rows, promise, Effort(trials=0), columns=NAMES)
     plan = prepared.plan
     search, tried = plan.search, radii(plan.metric)
-    lengths = np.sqrt(np.square(plan.coordinates).sum(axis=1))
+    lengths = np.sqrt(np.square(plan.metric.coordinates(plan.persons.sums)).sum(axis=1))
     rate = mpmath.mpf(search.epsilon) / 2
 
     def chances(some):

@@ -17,7 +17,7 @@ BOUNDED = {"epsilon": 1.0, "delta": 1e-6, "bounds": {"x": (0, 10)}}
 def persons(pool, **more):
     """The count of persons before its noise."""
     prepared = prepare("count", pool, PURE, QUICK, **more)
-    return prepared.plan.coordinates.sum()
+    return prepared.plan.persons.whole(prepared.plan.metric).sum()
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,10 @@ def test_a_person_with_many_rows_counts_once_in_every_cell():
     frame = pd.DataFrame({"who": ["a"] * 50 + ["b"], "x": [1.0] * 25 + [6.0] * 26})
     promise = Table(epsilon=1.0, delta=1e-6, person="who", clip=2, bounds={"x": (0, 10)})
     plan = prepare("histogram:x:0,5,10", frame, promise, QUICK).plan
-    assert plan.metric.restore(plan.coordinates).round(3).tolist() == [[1, 1], [0, 1]]
+    assert plan.metric.restore(plan.metric.coordinates(plan.persons.sums)).round(3).tolist() == [
+        [1, 1],
+        [0, 1],
+    ]
 
 
 @pytest.mark.parametrize(

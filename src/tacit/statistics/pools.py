@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,6 +45,7 @@ class Pool:
         queried: whether a row is one of the result of a query.
         persons: (N,) place of the person of every row, where a promise names their column, which
             is none of the p then.
+        elsewhere: returns what persons add, given what a row can, where rows are not in memory.
     """
 
     rows: Array
@@ -54,6 +55,7 @@ class Pool:
     levels: Mapping[int, tuple[float, ...]]
     queried: bool = False
     persons: npt.NDArray[np.intp] | None = None
+    elsewhere: Callable[[Any], Any] | None = None
 
     @staticmethod
     def of(
@@ -131,7 +133,7 @@ class Pool:
             bounds=self.bounds,
             levels=self.levels,
             words=words,
-            people=self.persons is not None,
+            people=self.persons is not None or self.elsewhere is not None,
         )
 
     @property

@@ -20,9 +20,10 @@ from tacit.statistics.bounded.plan import (
     nominal_rows,
 )
 from tacit.statistics.cost import frame_of
+from tacit.statistics.people.contributors import Contributors
 from tacit.statistics.people.noise import PeopleNoise, gaussian_noise, laplace_noise
 from tacit.statistics.people.radius import RadiusSearch
-from tacit.statistics.people.vectors import PersonMetric, clipped
+from tacit.statistics.people.vectors import PersonMetric
 
 # What a sum that is told for nothing is priced at, relative to the least price of another.
 FLOOR = 1e-6
@@ -64,7 +65,7 @@ class PeoplePlan:
     Attributes:
         added: what a row can add.
         metric: in which a person's vector is measured.
-        coordinates: (P, k) of every person, not clipped; secret.
+        persons: what they add, not clipped; secret.
         budget: of the noise.
         radius: in units of the coordinates; None where it will be found.
         search: finds it.
@@ -73,7 +74,7 @@ class PeoplePlan:
 
     added: Contributions = field(repr=False)
     metric: PersonMetric = field(repr=False)
-    coordinates: Array = field(repr=False)
+    persons: Contributors = field(repr=False)
     budget: PeopleBudget
     radius: int | None
     search: RadiusSearch | None
@@ -88,14 +89,14 @@ class PeoplePlan:
         """Return the plan with its radius, which is drawn where none was declared."""
         if self.radius is not None or self.search is None:
             return self
-        radius = self.search.find(self.metric, self.coordinates, self.budget.norm, rng)
+        radius = self.search.find(self.metric, self.persons, self.budget.norm, rng)
         return replace(self, radius=radius)
 
     def draw(self, rng: RandomSource) -> tuple[Array, Array]:
         """Return the numbers, and their errors as the released sums give them."""
         assert self.radius is not None, "found() comes first"
         noise = self.budget.noise(self.metric, self.radius)
-        totals = clipped(self.coordinates, self.radius, self.budget.norm).sum(axis=0)
+        totals = self.persons.total(self.metric, self.radius, self.budget.norm)
         published = self.metric.restore(noise.release(totals, rng))
         numbers = self.added.query.round_whole(self.added.finish(published, None))
         return numbers, errors_from_sums(self.added, noise, published, None)
@@ -103,10 +104,10 @@ class PeoplePlan:
     def clip_words(self) -> str:
         """Say how far the clip moves the numbers, for the holder alone."""
         assert self.radius is not None, "found() comes first"
-        kept = clipped(self.coordinates, self.radius, self.budget.norm).sum(axis=0)
+        kept = self.persons.total(self.metric, self.radius, self.budget.norm)
         whole, cut = (
-            self.added.finish(self.metric.restore(sums.astype(np.float64)), None)
-            for sums in (self.coordinates.sum(axis=0), kept)
+            self.added.finish(self.metric.restore(sums), None)
+            for sums in (self.persons.whole(self.metric), kept.astype(np.float64))
         )
         noise = self.budget.noise(self.metric, self.radius)
         errors = errors_from_sums(self.added, noise, self.metric.restore(kept * 1.0), None)
@@ -120,17 +121,18 @@ class PeoplePlan:
 
     def attack(self, trials: int, source: np.random.Generator) -> MembershipAttack | None:
         """Run the attacker who knows every other person, on those who add most."""
-        if self.budget.pure or self.radius is None or not len(self.coordinates):
+        if self.budget.pure or self.radius is None:
             return None
         noise = self.budget.noise(self.metric, self.radius)
-        values = clipped(self.coordinates, self.radius, self.budget.norm) / noise.deviation
-        order = np.argsort(-np.square(values).sum(axis=1), kind="stable")
-        chosen = np.sort(order[:ATTACKED_ROWS])
+        longest = self.persons.longest(self.metric, self.radius, self.budget.norm, ATTACKED_ROWS)
+        if longest is None or not len(longest):
+            return None
+        values = longest / noise.deviation
         # told from none, or from one who adds the opposite
-        others = np.zeros_like(values[chosen])
+        others = np.zeros_like(values)
         if self.budget.adjacency is Adjacency.REPLACE:
-            others = -values[chosen]
-        groups = np.stack([values[chosen], others], axis=1)
+            others = -values
+        groups = np.stack([values, others], axis=1)
         law = Diagonal(np.ones(values.shape[1]))
         attack = group_attack(groups, law, trials=trials, rng=source)
         return replace(attack, name=ATTACKER.replace("row", "person"))
@@ -138,7 +140,7 @@ class PeoplePlan:
 
 def people_plan(
     added: Contributions,
-    sums: Array,
+    persons: Contributors,
     budget: PeopleBudget,
     clip: float | None,
     search: RadiusSearch | None,
@@ -148,7 +150,7 @@ def people_plan(
 
     Args:
         added: what a row can add.
-        sums: (P, k) of every person, in units of the grid.
+        persons: what they add.
         budget: of the noise.
         clip: radius in rows; None where ``search`` finds it.
         search: of the radius.
@@ -158,7 +160,7 @@ def people_plan(
     radius = None if clip is None else metric.radius(clip)
     shown = metric.radius(NOMINAL_RADIUS) if radius is None else radius
     errors = errors_from_sums(added, budget.noise(metric, shown), nominal, None)
-    return PeoplePlan(added, metric, metric.coordinates(sums), budget, radius, search, errors)
+    return PeoplePlan(added, metric, persons, budget, radius, search, errors)
 
 
 def _metric(

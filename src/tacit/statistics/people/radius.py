@@ -12,7 +12,8 @@ from tacit._ground import outlet
 from tacit._ground.checks import Array, RandomSource
 from tacit.design.choosing import choose, range_of
 from tacit.design.grid import random_bits
-from tacit.statistics.people.vectors import PersonMetric, lengths
+from tacit.statistics.people.contributors import Contributors
+from tacit.statistics.people.vectors import PersonMetric
 
 # Aimed at is the length that so many persons exceed, times √sums/μ: then the bias of the clip
 # and the noise are of one size.
@@ -39,12 +40,13 @@ class RadiusSearch:
     epsilon: float
     rank: int
 
-    def find(self, metric: PersonMetric, coordinates: Array, norm: int, rng: RandomSource) -> int:
-        """Choose a radius in units of the coordinates, from what persons add (P, k)."""
+    def find(
+        self, metric: PersonMetric, persons: Contributors, norm: int, rng: RandomSource
+    ) -> int:
+        """Choose a radius in units of the coordinates, from what persons add."""
         tried = radii(metric)
-        long = np.sort(lengths(coordinates, norm))
         # of how many persons each is exceeded: one person changes every count by 1 at most
-        beyond = len(long) - np.searchsorted(long, tried, side="right")
+        beyond = persons.beyond(metric, [int(one) for one in tried.tolist()], norm)
         gaps = np.abs(beyond - self.rank).tolist()
         # the choice costs a range of ε, each weight half of it
         rate = Fraction(self.epsilon) / 2

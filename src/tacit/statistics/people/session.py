@@ -12,8 +12,9 @@ from tacit.guarantees import SuccessBound
 from tacit.releases.promises import AUTO
 from tacit.releases.release import Release
 from tacit.statistics.details import Turn
+from tacit.statistics.people.contributors import MEMORY
 from tacit.statistics.people.release import PeopleDetails, certify
-from tacit.statistics.people.workflow import MEMORY, certify_people
+from tacit.statistics.people.workflow import certify_people
 from tacit.statistics.prepared import StatisticRequest
 from tacit.statistics.sessions.questions import Question, TableOfAll
 from tacit.statistics.sessions.state import SessionState

@@ -20,10 +20,15 @@ GRID_BITS = 16
 ROWS_TOGETHER = 2**16
 # More than a product and a quotient round; the length has its own slack.
 CLIP_SLACK = 1.0 - 2.0**-48
-# Added to the number of coordinates: roundings of a root and of a product.
-LENGTH_UNITS = 4
-# Coordinates beyond it are cut, which is far above every radius and below what squares hold.
-LARGEST_COORDINATE = 2.0**62
+# A length is rounded to nearest four times at most.
+LENGTH_SLACK = 1.0 + 4.0 * EPS
+# Coordinates beyond it are cut: that of 2²⁷ rows at the bounds, and of as many times each radius
+# that squares of 2¹⁸ of them are summed in halves of 64 bits.
+LARGEST_COORDINATE = 2.0**43
+MOST_SUMS = 2**18
+# Bits of the halves of a coordinate, and of the lower part of a length.
+HALF, SPLIT = 22, 44
+LOW = 2**SPLIT - 1
 
 Whole: TypeAlias = npt.NDArray[np.int64]
 Places: TypeAlias = npt.NDArray[np.intp]
@@ -100,45 +105,63 @@ class PersonMetric:
         return int(np.floor(clip / self.step))
 
 
-def lengths(coordinates: Array, norm: int) -> Array:
-    """Return the lengths (P,) of vectors (P, k), rounded up: Euclidean, or sums of sizes."""
-    # k products, k − 1 sums and a root round by a unit each
-    slack = 1.0 + (coordinates.shape[1] + LENGTH_UNITS) * EPS
-    if norm == 1:
-        return np.asarray(np.abs(coordinates).sum(axis=1) * slack)
-    return np.asarray(np.sqrt(np.square(coordinates).sum(axis=1)) * slack)
+@dataclass(frozen=True)
+class Lengths:
+    """Exact lengths of vectors, as whole numbers: Σ c², or Σ |c|, as ``upper · 2⁴⁴ + lower``.
+
+    Attributes:
+        upper: (P,).
+        lower: (P,) below 2⁴⁴.
+        norm: 2 where squares are summed, 1 where sizes are.
+    """
+
+    upper: Whole
+    lower: Whole
+    norm: int
+
+    @staticmethod
+    def of(coordinates: Array, norm: int) -> Lengths:
+        """Return those of vectors (P, k) of whole numbers up to ``LARGEST_COORDINATE``."""
+        sizes = np.abs(coordinates).astype(np.int64)
+        if norm == 1:
+            # |c| <= 2⁴³, and at most 2¹⁸ of them: below 2⁶¹
+            total = sizes.sum(axis=1)
+            return Lengths(total >> SPLIT, total & LOW, norm)
+        # c = 2²² a + b: Σ c² = 2⁴⁴ Σ a² + 2²³ Σ ab + Σ b², each sum below 2⁶²
+        upper, lower = sizes >> HALF, sizes & (2**HALF - 1)
+        mixed = (upper * lower).sum(axis=1)
+        # 2²³ m = 2⁴⁴ (m >> 21) + 2²³ (m mod 2²¹): what is carried stays below 2⁶³
+        rest = ((mixed & (2 ** (HALF - 1) - 1)) << (HALF + 1)) + np.square(lower).sum(axis=1)
+        high = np.square(upper).sum(axis=1) + (mixed >> (HALF - 1)) + (rest >> SPLIT)
+        return Lengths(high, rest & LOW, norm)
+
+    def beyond(self, radius: int) -> npt.NDArray[np.bool_]:
+        """Return which vectors are longer than a radius, exactly, (P,)."""
+        most, least = divmod(radius**self.norm, 2**SPLIT)
+        return np.asarray((self.upper > most) | ((self.upper == most) & (self.lower > least)))
+
+    def rounded_up(self) -> Array:
+        """Return the lengths as doubles, none too short, (P,)."""
+        # two whole numbers to the nearest double, an exact product, a sum and a root:
+        # less than 4 units in all, whatever the number of coordinates
+        total = self.upper.astype(np.float64) * 2.0**SPLIT + self.lower.astype(np.float64)
+        return np.asarray((np.sqrt(total) if self.norm == 2 else total) * LENGTH_SLACK)
 
 
 def clipped(coordinates: Array, radius: int, norm: int) -> Whole:
     """Return vectors (P, k) of whole numbers whose exact length is at most the radius.
 
-    Longer ones are shortened to it and truncated towards 0; each by itself.
+    Longer ones are shortened to it and truncated towards 0; each by itself. One square root, one
+    quotient and a product for each number, all rounded to nearest: the same on every machine, and
+    in every engine of a database.
 
     Args:
         coordinates: (P, k) whole numbers.
         radius: at most 2³⁰.
         norm: 2 for Euclidean length, 1 for the sum of sizes.
     """
-    long = lengths(coordinates, norm)
+    lengths = Lengths.of(coordinates, norm)
     # C (1 − 2⁻⁴⁸)/length, which covers the rounding of the quotient and of the product
-    factors = np.where(long > radius, radius * CLIP_SLACK / np.maximum(long, 1.0), 1.0)
-    factors = np.where(_fits(coordinates, radius, norm), 1.0, factors)
-    whole: Whole = np.trunc(coordinates * factors[:, None]).astype(np.int64)
-    # exactly, by integers: what the slack excludes would be left out
-    whole[~_fits(whole, radius, norm)] = 0
-    return whole
-
-
-def _fits(vectors: Array | Whole, radius: int, norm: int) -> npt.NDArray[np.bool_]:
-    """Return which vectors (P, k) of whole numbers are at most as long as the radius, exactly."""
-    near = np.asarray((np.abs(vectors) <= radius).all(axis=1))
-    # entries are at most 2³⁰: sums of sizes stay far below 2⁶³
-    whole = np.abs(np.where(near[:, None], vectors, 0)).astype(np.int64)
-    if norm == 1:
-        return np.asarray(near & (whole.sum(axis=1) <= radius))
-    # Σ (2¹⁵ a + b)² = 2³⁰ Σ a² + 2¹⁶ Σ ab + Σ b², with a carry: no sum of squares overflows
-    upper, lower = whole >> 15, whole & (2**15 - 1)
-    rest = ((upper * lower).sum(axis=1) << 16) + np.square(lower).sum(axis=1)
-    high, low = np.square(upper).sum(axis=1) + (rest >> 30), rest & (2**30 - 1)
-    most, least = radius**2 >> 30, radius**2 & (2**30 - 1)
-    return np.asarray(near & ((high < most) | ((high == most) & (low <= least))))
+    shares = radius * CLIP_SLACK / np.maximum(lengths.rounded_up(), 1.0)
+    factors = np.where(lengths.beyond(radius), shares, 1.0)
+    return np.asarray(np.trunc(coordinates * factors[:, None])).astype(np.int64)

@@ -15,10 +15,11 @@ from tacit.releases.release import Release
 from tacit.statistics.bounded.contributions import MOST_ROWS, Contributions, contributions
 from tacit.statistics.bounded.workflow import summable
 from tacit.statistics.details import PROJECTED, NumbersDetails, Turn, check_power
+from tacit.statistics.people.contributors import Contributors, InMemory
 from tacit.statistics.people.plan import PeopleBudget, PeoplePlan, people_plan
 from tacit.statistics.people.radius import left_of, radius_search
 from tacit.statistics.people.release import KIND, TRUTH, PeopleDetails, certify
-from tacit.statistics.people.vectors import GRID_BITS, person_sums
+from tacit.statistics.people.vectors import GRID_BITS, MOST_SUMS, person_sums
 from tacit.statistics.pools import Pool
 from tacit.statistics.prepared import (
     PreparedNumbers,
@@ -32,7 +33,6 @@ METHODS = {
     2: "least discrete Gaussian noise for all that one {} adds, clipped",
     1: "least discrete Laplace noise for all that one {} adds, clipped",
 }
-MEMORY = "memory"
 
 
 @read_only
@@ -95,7 +95,6 @@ def certify_people(
             a clip that nobody declared.
     """
     query, pool, promise = summable(request), request.pool, request.promise
-    assert pool.persons is not None, "a promise about people reads their column"
     added = contributions(query, pool.columns, pool.bounds)
     clip = _declared_clip(added, promise)
     search = None if clip is not None else radius_search(len(query.terms), level, pure=promise.pure)
@@ -105,10 +104,8 @@ def certify_people(
         level=left_of(level, share, pure=promise.pure) if search else level,
         adjacency=promise.adjacency,
     )
-    if len(pool.rows) > MOST_ROWS:
-        raise ValueError(f"pool: expected at most {MOST_ROWS} rows, got more")
-    sums = person_sums(added, pool.rows, pool.persons)
-    plan = people_plan(added, sums, budget, clip, search, request.cost)
+    persons = _contributors(added, pool)
+    plan = people_plan(added, persons, budget, clip, search, request.cost)
     declared = pool.declaration()
     details = PeopleDetails(
         promise=replace(
@@ -124,7 +121,7 @@ def certify_people(
         scale=(1, 1),
         found="declared" if search is None else "private",
         share=share,
-        engine=MEMORY,
+        engine=persons.engine,
         session=session,
     )
     trials = request.effort.trials
@@ -141,6 +138,19 @@ def certify_people(
     # whose place an attack found is nobody's to keep
     planned = replace(planned, details=replace(planned.details, most_exposed=None))
     return plan, _with_radius(planned, plan)
+
+
+def _contributors(added: Contributions, pool: Pool) -> Contributors:
+    """Return what persons add, which is summed where their rows are."""
+    if len(added.query.terms) > MOST_SUMS:
+        raise ValueError(f"query: expected at most {MOST_SUMS} sums, got more")
+    if pool.elsewhere is not None:
+        gathered: Contributors = pool.elsewhere(added)
+        return gathered
+    assert pool.persons is not None, "a promise about people reads their column"
+    if len(pool.rows) > MOST_ROWS:
+        raise ValueError(f"pool: expected at most {MOST_ROWS} rows, got more")
+    return InMemory(person_sums(added, pool.rows, pool.persons))
 
 
 def _with_radius(planned: Release[Any], plan: PeoplePlan) -> Release[Any]:
