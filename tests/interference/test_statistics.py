@@ -190,6 +190,8 @@ OF_PEOPLE = {
     "std": ["--epsilon", "2", "--delta", "1e-6", "--clip", "4", "--unit", "household"],
     "mean by age:0,30,60": ["--mu", "0.3", "--clip", "2"],
     "histogram:age:0,25,50,100": ["--mu", "0.3", "--clip", "2"],
+    "median": ["--epsilon", "1"],
+    "quantiles:0.1,0.9+count": ["--mu", "0.3", "--clip", "2"],
 }
 
 

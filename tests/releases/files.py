@@ -54,7 +54,7 @@ def table() -> Any:
 def people() -> Any:
     visits = np.column_stack([ROWS, np.arange(41) % 13])
     promise = Table(success=0.6, person="who", clip=3, bounds={"a": BOUNDS[0], "b": BOUNDS[1]})
-    return privatize("mean", visits, promise, QUICK, columns=["a", "b", "who"])
+    return privatize("mean+median", visits, promise, QUICK, columns=["a", "b", "who"])
 
 
 def answer() -> Any:

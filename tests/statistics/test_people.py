@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from tacit import Effort, Table
-from tacit.statistics import Session, prepare
+from tacit.statistics import Session, prepare, read_table
 
 QUICK = Effort(trials=0)
 PURE = Table(epsilon=1.0, person="who")
@@ -44,6 +44,21 @@ def test_rows_of_nobody_in_an_array_are_left_out():
 )
 def test_persons_are_counted_in_a_table_of_nothing_else(pool):
     assert persons(pool, columns=["who"]) == 2
+
+
+def test_in_a_quantile_a_person_weighs_one():
+    frame = pd.DataFrame({"who": [0] * 500 + list(range(1, 100)), "x": [9.0] * 500 + [2.0] * 99})
+    promise = Table(epsilon=8.0, person="who", bounds={"x": (0, 10)})
+    release = prepare("median", frame, promise, QUICK).draw()
+    assert abs(release.values[0] - 2.0) < 0.01
+
+
+def test_a_quantile_of_texts_that_were_found_is_refused():
+    frame = pd.DataFrame({"who": range(9), "x": list("abcabcabc")})
+    table = read_table(frame, categories={"x": None, "who": None}, missing="drop-unreadable")
+    promise = Table(epsilon=8.0, person="who", bounds={"x": (0, 10)})
+    with pytest.raises(ValueError, match=r"^levels: expected the categories of x"):
+        prepare("median", table, promise, QUICK)
 
 
 def test_a_person_with_many_rows_counts_once_in_every_cell():

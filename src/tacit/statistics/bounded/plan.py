@@ -204,6 +204,9 @@ def _exact_errors(added: Contributions, noise: SampledNoise, drawn: float | None
     origin = np.zeros(len(noise.covariance))
     steps = added.restore(np.eye(len(origin)))
     start = added.query.finish(origin, added.centres, drawn)
+    if not origin.size:
+        # no sum has noise
+        return np.zeros(len(start))
     jacobian = np.stack([added.query.finish(s, added.centres, drawn) - start for s in steps])
     variances = np.einsum("kd,kl,ld->d", jacobian, noise.covariance, jacobian, optimize=True)
     return np.asarray(np.sqrt(variances))

@@ -26,6 +26,7 @@ from tacit.statistics.details import PROJECTED, Turn
 from tacit.statistics.pools import Pool
 from tacit.statistics.prepared import PreparedNumbers, StatisticRequest, template
 from tacit.statistics.promises import Keeping
+from tacit.statistics.queries.chosen import chosen_of
 from tacit.statistics.queries.language import summable_queries
 from tacit.statistics.queries.statistic import SumQuery
 
@@ -109,6 +110,8 @@ def summable(request: StatisticRequest) -> SumQuery:
             f"table, whose sums are bounded by what one row adds, got {query.description!r}"
         )
     read = {place for one in query.terms for place in (*one.factors, *one.columns)}
+    for chosen in chosen_of(query.function):
+        read |= {chosen.column, *(one.column for one in chosen.conditions)}
     undeclared = sorted(
         pool.columns[one] for one in read if pool.columns[one] in pool.observed_columns
     )

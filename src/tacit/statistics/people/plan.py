@@ -22,6 +22,7 @@ from tacit.statistics.bounded.plan import (
 from tacit.statistics.cost import frame_of
 from tacit.statistics.people.contributors import Contributors
 from tacit.statistics.people.noise import PeopleNoise, gaussian_noise, laplace_noise
+from tacit.statistics.people.quantiles import QuantileChooser
 from tacit.statistics.people.radius import RadiusSearch
 from tacit.statistics.people.vectors import PersonMetric
 
@@ -69,6 +70,7 @@ class PeoplePlan:
         budget: of the noise.
         radius: in units of the coordinates; None where it will be found.
         search: finds it.
+        chooser: of the quantiles among the numbers.
         errors: (d,) of the numbers of ``NOMINAL_ROWS`` rows spread over the bounds.
     """
 
@@ -78,6 +80,7 @@ class PeoplePlan:
     budget: PeopleBudget
     radius: int | None
     search: RadiusSearch | None
+    chooser: QuantileChooser | None
     errors: Array
 
     @property
@@ -99,10 +102,17 @@ class PeoplePlan:
         totals = self.persons.total(self.metric, self.radius, self.budget.norm)
         published = self.metric.restore(noise.release(totals, rng))
         numbers = self.added.query.round_whole(self.added.finish(published, None))
-        return numbers, errors_from_sums(self.added, noise, published, None)
+        errors = errors_from_sums(self.added, noise, published, None)
+        if self.chooser is not None:
+            # what is chosen takes the places that no sum fills
+            places = self.chooser.places
+            numbers[places], errors[places] = self.chooser.draw(rng)
+        return numbers, errors
 
-    def clip_words(self) -> str:
-        """Say how far the clip moves the numbers, for the holder alone."""
+    def clip_words(self) -> str | None:
+        """Say how far the clip moves the numbers, for the holder alone; None where no sum is."""
+        if not self.added.query.terms:
+            return None
         assert self.radius is not None, "found() comes first"
         kept = self.persons.total(self.metric, self.radius, self.budget.norm)
         whole, cut = (
@@ -121,7 +131,7 @@ class PeoplePlan:
 
     def attack(self, trials: int, source: np.random.Generator) -> MembershipAttack | None:
         """Run the attacker who knows every other person, on those who add most."""
-        if self.budget.pure or self.radius is None:
+        if self.budget.pure or self.radius is None or not self.added.query.terms:
             return None
         noise = self.budget.noise(self.metric, self.radius)
         longest = self.persons.longest(self.metric, self.radius, self.budget.norm, ATTACKED_ROWS)
@@ -145,6 +155,7 @@ def people_plan(
     clip: float | None,
     search: RadiusSearch | None,
     cost: Any,
+    chooser: QuantileChooser | None = None,
 ) -> PeoplePlan:
     """Choose the metric and the noise from the declaration, and place the persons in it.
 
@@ -155,12 +166,15 @@ def people_plan(
         clip: radius in rows; None where ``search`` finds it.
         search: of the radius.
         cost: as ``frame_of`` takes it.
+        chooser: of the quantiles among the numbers.
     """
     metric, nominal = _metric(added, budget, NOMINAL_RADIUS if clip is None else clip, cost)
     radius = None if clip is None else metric.radius(clip)
     shown = metric.radius(NOMINAL_RADIUS) if radius is None else radius
     errors = errors_from_sums(added, budget.noise(metric, shown), nominal, None)
-    return PeoplePlan(added, metric, persons, budget, radius, search, errors)
+    if chooser is not None:
+        errors[chooser.places] = chooser.expected(NOMINAL_ROWS)
+    return PeoplePlan(added, metric, persons, budget, radius, search, chooser, errors)
 
 
 def _metric(
@@ -173,6 +187,9 @@ def _metric(
     The choice is of utility alone: whatever the weights are, every person is clipped in them.
     """
     terms = added.query.terms
+    if not terms:
+        # nothing is summed
+        return PersonMetric(np.ones(0), added.exponents, whole=False), np.zeros(0)
     shifted = added.values(nominal_rows(added)).values
     nominal = shifted.mean(axis=0) * NOMINAL_ROWS
     if len(terms) == 1 and not added.numeric[0] and budget.pure:

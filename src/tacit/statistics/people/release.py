@@ -27,6 +27,7 @@ from tacit.statistics.details import (
     check_numbers,
 )
 from tacit.statistics.people.noise import DISCRETE_SLACK
+from tacit.statistics.people.quantiles import ChoiceRanges
 from tacit.statistics.people.radius import left_of
 from tacit.statistics.queries.counts import GroupBy
 from tacit.statistics.queries.moments import MomentStatistic
@@ -58,6 +59,9 @@ class PeopleDetails(NumbersDetails):
         found: whether the radius was declared or found from the table.
         share: of the budget that finding it cost.
         engine: what summed the persons' rows.
+        quantiles: how many numbers are quantiles, each chosen with the ends of its interval.
+        quantile_share: of the budget that these cost.
+        quantile_ranges: bounded ranges of the loss of a choice of a value, and of an end.
     """
 
     promise: Table
@@ -72,16 +76,21 @@ class PeopleDetails(NumbersDetails):
     found: Literal["declared", "private"]
     share: float
     engine: str
+    quantiles: int = 0
+    quantile_share: float = 0.0
+    quantile_ranges: tuple[float, float] = (0.0, 0.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         positive("level", self.level)
-        for name in ("radius", "grid_bits", "variance"):
+        for name in ("radius", "grid_bits", "variance", "quantiles"):
             integer(name, getattr(self, name), minimum=0, maximum=None)
         for part in self.scale:
             integer("scale", part, minimum=1, maximum=None)
         if not 0.0 <= self.share < 1.0:
             raise ValueError(f"share: expected a number in [0, 1), got {self.share!r}")
+        if not 0.0 <= self.quantile_share <= 1.0:
+            raise ValueError(f"quantile_share: expected one in [0, 1], got {self.quantile_share!r}")
         for name, declared in (("bounds", self.promise.bounds), ("levels", self.promise.levels)):
             given = {} if declared is None else declared
             if not isinstance(given, Mapping) or not set(given) <= set(self.columns):
@@ -96,6 +105,11 @@ class PeopleDetails(NumbersDetails):
     def secret(self) -> str:
         """What is hidden."""
         return f"any one {self.unit} of the table, with all rows"
+
+    @property
+    def nothing_summed(self) -> bool:
+        """Whether every number is chosen."""
+        return self.quantiles > 0 and self.quantile_share == 1.0
 
     @property
     def reach(self) -> int:
@@ -176,10 +190,28 @@ def recompute(release: Release[PeopleDetails]) -> str:
     check_guarantees(release, certify(details))
     if details.radius == 0:
         raise ValueError("its radius was not found")
-    left = left_of(details.level, details.share, pure=details.promise.pure)
-    if not covers(details, left):
+    pure, left = details.promise.pure, details.level
+    if details.quantiles:
+        _check_choices(details)
+        # where all of it is spent, nothing is summed: no noise covers it
+        left = left_of(left, details.quantile_share, pure=pure)
+    left = left_of(left, details.share, pure=pure) if details.share else left
+    if not details.nothing_summed and not covers(details, left):
         raise ValueError("under its noise a person lies farther than the guarantee says")
     return ""
+
+
+def _check_choices(details: PeopleDetails) -> None:
+    """Refuse choices of quantiles that tell more than their share.
+
+    Raises:
+        ValueError: they do.
+    """
+    share, count, pure = details.quantile_share, details.quantiles, details.promise.pure
+    allowed = ChoiceRanges.of(details.level, share, count, pure=pure)
+    value, end = details.quantile_ranges
+    if value > allowed.value * (1.0 + SPENT_SLACK) or end > allowed.end * (1.0 + SPENT_SLACK):
+        raise ValueError("the choices of its quantiles tell more than their share")
 
 
 def check_level(details: PeopleDetails) -> None:

@@ -44,7 +44,7 @@ def person_sums(added: Contributions, rows: Array, persons: Places) -> Array:
     """
     count = int(persons.max(initial=-1)) + 1
     sums = np.zeros((count, len(added.query.terms)))
-    once = np.array([one.once for one in added.query.terms])
+    once = np.array([one.once for one in added.query.terms], dtype=bool)
     # rows of a person side by side, so that a piece of the rows is summed person by person
     order = np.argsort(persons, kind="stable")
     for start in range(0, len(rows), ROWS_TOGETHER):

@@ -17,6 +17,7 @@ from tacit.statistics.bounded.workflow import summable
 from tacit.statistics.details import PROJECTED, NumbersDetails, Turn, check_power
 from tacit.statistics.people.contributors import Contributors, InMemory
 from tacit.statistics.people.plan import PeopleBudget, PeoplePlan, people_plan
+from tacit.statistics.people.quantiles import ChoiceRanges, QuantileChooser
 from tacit.statistics.people.radius import left_of, radius_search
 from tacit.statistics.people.release import KIND, TRUTH, PeopleDetails, certify
 from tacit.statistics.people.vectors import GRID_BITS, MOST_SUMS, person_sums
@@ -28,6 +29,8 @@ from tacit.statistics.prepared import (
     template,
 )
 from tacit.statistics.promises import Keeping
+from tacit.statistics.queries.chosen import chosen_of
+from tacit.statistics.queries.statistic import SumQuery
 
 METHODS = {
     2: "least discrete Gaussian noise for all that one {} adds, clipped",
@@ -49,7 +52,8 @@ class PreparedPeople(PreparedNumbers):
             planned = _with_radius(planned, plan)
         known = replace(self, plan=plan, planned=planned)
         drawn = super(PreparedPeople, known)._drawn()
-        return replace(drawn, remarks=(*drawn.remarks, plan.clip_words()))
+        words = plan.clip_words()
+        return replace(drawn, remarks=(*drawn.remarks, *([] if words is None else [words])))
 
 
 def prepare(request: StatisticRequest) -> PreparedNumbers:
@@ -97,15 +101,18 @@ def certify_people(
     query, pool, promise = summable(request), request.pool, request.promise
     added = contributions(query, pool.columns, pool.bounds)
     clip = _declared_clip(added, promise)
-    search = None if clip is not None else radius_search(len(query.terms), level, pure=promise.pure)
+    chooser, chosen_share = _chooser(query, pool, promise, level)
+    # what quantiles leave for the sums; where all numbers are quantiles, no sum needs any
+    left = left_of(level, chosen_share, pure=promise.pure) if query.terms else level
+    search = None if clip is not None else radius_search(len(query.terms), left, pure=promise.pure)
     share = 0.0 if search is None else search.share
     budget = PeopleBudget(
         pure=promise.pure,
-        level=left_of(level, share, pure=promise.pure) if search else level,
+        level=left_of(left, share, pure=promise.pure) if search else left,
         adjacency=promise.adjacency,
     )
     persons = _contributors(added, pool)
-    plan = people_plan(added, persons, budget, clip, search, request.cost)
+    plan = people_plan(added, persons, budget, clip, search, request.cost, chooser)
     declared = pool.declaration()
     details = PeopleDetails(
         promise=replace(
@@ -122,6 +129,11 @@ def certify_people(
         found="declared" if search is None else "private",
         share=share,
         engine=persons.engine,
+        quantiles=0 if chooser is None else len(chooser.asked),
+        quantile_share=chosen_share,
+        quantile_ranges=(0.0, 0.0)
+        if chooser is None
+        else (chooser.ranges.value, chooser.ranges.end),
         session=session,
     )
     trials = request.effort.trials
@@ -161,11 +173,34 @@ def _with_radius(planned: Release[Any], plan: PeoplePlan) -> Release[Any]:
     details = replace(
         planned.details, radius=plan.radius, variance=noise.variance, scale=noise.scale
     )
+    if not plan.added.query.terms:
+        return replace(planned, details=details)
     rows = plan.radius * plan.metric.step
     told = f"one {details.unit} moves the numbers as {rows:.6g} of the largest rows at most"
-    # in its place of the notes that do not depend on it
+    # in its place among the notes that do not depend on it
     notes = (planned.notes[0], told, *planned.notes[1:])
     return replace(planned, details=details, notes=notes)
+
+
+def _chooser(
+    query: SumQuery, pool: Pool, promise: Any, level: float
+) -> tuple[QuantileChooser | None, float]:
+    """Return what chooses the quantiles of a query, and their share of μ² (or of ε).
+
+    Every number of the query, chosen or computed, has an equal share.
+    """
+    asked = tuple(chosen_of(query.function))
+    if not asked:
+        return None, 0.0
+    if pool.elsewhere is not None:
+        raise ValueError(
+            "query: expected sums of a table that is read where it is, got a quantile, which is "
+            "chosen from the rows themselves"
+        )
+    assert pool.persons is not None, "a promise about people reads their column"
+    share = len(asked) / len(query.names)
+    ranges = ChoiceRanges.of(level, share, len(asked), pure=promise.pure)
+    return QuantileChooser(asked, ranges, promise.adjacency, pool.rows, pool.persons), share
 
 
 def _declared_clip(added: Contributions, promise: Any) -> float | None:
@@ -178,6 +213,9 @@ def _declared_clip(added: Contributions, promise: Any) -> float | None:
         return None
     if promise.clip is not None:
         return float(promise.clip)
+    if not added.query.terms:
+        # nothing is summed
+        return 1.0
     # a person who counts once in the one cell there is adds 1 at most
     if len(added.query.terms) == 1 and added.query.terms[0].once:
         return 1.0
@@ -190,7 +228,15 @@ def _declared_clip(added: Contributions, promise: Any) -> float | None:
 def _notes(added: Contributions, pool: Pool, details: PeopleDetails) -> list[str]:
     """Return what a reader should know of the numbers."""
     clamped = [pool.columns[one] for one in np.flatnonzero(np.isfinite(added.lows)).tolist()]
-    notes = [f"what one {details.unit} adds, in all rows and numbers together, is clipped"]
+    notes = []
+    if added.query.terms:
+        notes.append(f"what one {details.unit} adds, in all rows and numbers together, is clipped")
+    if details.quantiles:
+        notes.append(
+            f"of a quantile every {details.unit} weighs one, spread over the rows; it is chosen "
+            "among declared points, and its interval holds it in 95% of releases, whatever the "
+            "table"
+        )
     if clamped:
         notes.append(
             f"numbers outside the declared bounds are taken as the bounds: {', '.join(clamped)}"

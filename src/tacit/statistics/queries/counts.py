@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from tacit._ground.checks import Array, vector
+from tacit.statistics.queries.chosen import ChosenQuantiles, points_of
 from tacit.statistics.queries.statistic import (
     NORMAL_95,
     NOT_NEGATIVE,
@@ -269,7 +270,8 @@ class Quantiles(Statistic):
 
     As NumPy's ``quantile(..., method="inverted_cdf")``. From noisy sums it is read off cumulative
     counts on a grid: the first threshold whose share reaches q. The interval beside it holds the
-    step of the grid.
+    step of the grid. Of persons it is chosen among the thresholds, or 2²⁴ points over the bounds,
+    by how far from q their share of the persons is, of whom each weighs one.
 
     Attributes:
         levels: in [0, 1].
@@ -284,7 +286,7 @@ class Quantiles(Statistic):
     columns: tuple[str, ...] | None = None
     grid: Mapping[str, tuple[float, ...]] | None = None
 
-    def bind(self, columns: Columns) -> BoundQuantiles:
+    def bind(self, columns: Columns) -> BoundQuantiles | ChosenQuantiles:
         """Return the quantiles of the table's columns.
 
         Raises:
@@ -294,14 +296,11 @@ class Quantiles(Statistic):
         if levels.min() < 0.0 or levels.max() > 1.0:
             raise ValueError(f"query: expected quantile levels in [0, 1], got {list(self.levels)}")
         places = columns.positions(self.columns)
+        if columns.people:
+            return self._chosen(columns, places, levels)
         grids = tuple(self._grid(columns, place, levels) for place in places)
         for grid in grids:
-            width = grid[-1] - grid[0]
-            if not max(map(abs, grid)) <= LARGEST_POINT or 0.0 < width < 1.0 / LARGEST_POINT:
-                raise ValueError(
-                    f"query: expected quantiles of numbers within ±{LARGEST_POINT:g} that lie "
-                    f"{1.0 / LARGEST_POINT:g} apart, got others: choose other units"
-                )
+            _check_span(grid)
         labels = tuple(columns.names[place] for place in places)
         steps = tuple(
             _steps(columns, place, grid) for place, grid in zip(places, grids, strict=True)
@@ -309,10 +308,25 @@ class Quantiles(Statistic):
         blind = columns.rows is None
         return BoundQuantiles(places, labels, tuple(levels.tolist()), grids, steps, blind=blind)
 
-    def _grid(self, columns: Columns, place: int, levels: Array) -> tuple[float, ...]:
+    def _chosen(self, columns: Columns, places: tuple[int, ...], levels: Array) -> ChosenQuantiles:
+        """Return the quantiles of persons, each of whom weighs one: chosen, and no sums."""
+        points = tuple(points_of(columns, place, self._given(columns, place)) for place in places)
+        for one in points:
+            _check_span((one.low, one.high))
+        labels = tuple(columns.names[place] for place in places)
+        return ChosenQuantiles(places, labels, tuple(levels.tolist()), points)
+
+    def _given(self, columns: Columns, place: int) -> tuple[float, ...] | None:
+        """Return the thresholds of a column that were asked for."""
         name = columns.names[place]
-        if self.grid is not None and name in self.grid:
-            return check_increasing(f"grid of {name}", self.grid[name])
+        if self.grid is None or name not in self.grid:
+            return None
+        return check_increasing(f"grid of {name}", self.grid[name])
+
+    def _grid(self, columns: Columns, place: int, levels: Array) -> tuple[float, ...]:
+        given = self._given(columns, place)
+        if given is not None:
+            return given
         low, high = columns.range(place)
         if columns.rows is None:
             return tuple(np.linspace(low, high, GRID_POINTS + 1)[1:].tolist())
@@ -348,7 +362,7 @@ class Median(Statistic):
     columns: tuple[str, ...] | None = None
     grid: Mapping[str, tuple[float, ...]] | None = None
 
-    def bind(self, columns: Columns) -> BoundQuantiles:
+    def bind(self, columns: Columns) -> BoundQuantiles | ChosenQuantiles:
         """Return the medians of the table's columns.
 
         Raises:
@@ -520,6 +534,16 @@ class GroupBy(Statistic):
             )
         cells = bins(columns, self.column, self.edges)
         return SeveralSums(tuple(inner.within(cell, f"|{label}") for cell, label in cells))
+
+
+def _check_span(grid: Sequence[float]) -> None:
+    """Refuse thresholds of which squares of differences leave double precision."""
+    width = grid[-1] - grid[0]
+    if not max(map(abs, grid)) <= LARGEST_POINT or 0.0 < width < 1.0 / LARGEST_POINT:
+        raise ValueError(
+            f"query: expected quantiles of numbers within ±{LARGEST_POINT:g} that lie "
+            f"{1.0 / LARGEST_POINT:g} apart, got others: choose other units"
+        )
 
 
 def _least(levels: Array, count: Array) -> Array:
