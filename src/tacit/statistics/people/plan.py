@@ -115,10 +115,8 @@ class PeoplePlan:
             return None
         assert self.radius is not None, "found() comes first"
         kept = self.persons.total(self.metric, self.radius, self.budget.norm)
-        whole, cut = (
-            self.added.finish(self.metric.restore(sums), None)
-            for sums in (self.persons.whole(self.metric), kept.astype(np.float64))
-        )
+        sums: tuple[Array, Array] = self.persons.whole(self.metric), kept.astype(np.float64)
+        whole, cut = (self.added.finish(self.metric.restore(one), None) for one in sums)
         noise = self.budget.noise(self.metric, self.radius)
         errors = errors_from_sums(self.added, noise, self.metric.restore(kept * 1.0), None)
         moved = np.abs(whole - cut)

@@ -25,7 +25,7 @@ POINTS, END_POINTS = 2**24, 2**10
 
 
 @dataclass(frozen=True)
-class Points:
+class ChoicePoints:
     """Numbers among which one is chosen.
 
     Attributes:
@@ -88,7 +88,7 @@ class ChosenQuantiles(SumStatistic):
     columns: tuple[int, ...]
     labels: tuple[str, ...]
     levels: tuple[float, ...]
-    points: tuple[Points, ...]
+    points: tuple[ChoicePoints, ...]
     suffix: str = ""
     conditions: tuple[Condition, ...] = ()
     median: bool = False
@@ -135,7 +135,7 @@ class AskedQuantile:
     place: int
     column: int
     level: float
-    points: Points
+    points: ChoicePoints
     conditions: tuple[Condition, ...]
 
 
@@ -152,7 +152,7 @@ def chosen_of(statistic: SumStatistic, start: int = 0) -> Iterator[AskedQuantile
                 start += 1
 
 
-def points_of(columns: Columns, place: int, grid: tuple[float, ...] | None) -> Points:
+def points_of(columns: Columns, place: int, grid: tuple[float, ...] | None) -> ChoicePoints:
     """Return among which points a quantile of a column is chosen: declared ones.
 
     Raises:
@@ -163,5 +163,5 @@ def points_of(columns: Columns, place: int, grid: tuple[float, ...] | None) -> P
     if grid is None and levels and not bounded:
         grid = levels
     if grid is not None:
-        return Points(grid[0], grid[-1], grid)
-    return Points(*columns.range(place))
+        return ChoicePoints(grid[0], grid[-1], grid)
+    return ChoicePoints(*columns.range(place))
