@@ -1,0 +1,162 @@
+"""Independent releases about one record together: by a closed form, else on a lattice."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from flint import arb, fmpq
+
+from tacit_check import laws
+from tacit_check.balls import ONE, ZERO, integer_down, largest
+from tacit_check.curves import Both, Curve
+from tacit_check.elementary import gaussian
+
+# Points of a lattice: the first that shows the claim, or refutes it.
+SIZES = (1 << 13, 1 << 15, 1 << 17)
+# Of δ: what may be cut at the ends, and the smallest δ that a success is known to.
+CUT, SMALLEST = 2**-16, fmpq(1, 10**12)
+SOURCE = "Doroshenko et al. (2022), Section 4: connect the dots; sums in whole numbers"
+
+
+class Composed:
+    """Releases about one record.
+
+    Args:
+        parts: (count, curves) of each.
+        delta: the least δ that is asked for.
+    """
+
+    def __init__(self, parts: Sequence[tuple[int, Both]], delta: fmpq) -> None:
+        self.parts = merged(parts)
+        self.least = min(delta, fmpq(1, 10**4))
+        self.theorems: tuple[str, ...] = ()
+        self._laws: dict[tuple[int, int], laws.LossLaw] = {}
+
+    @cached_property
+    def attained(self) -> bool:
+        """Whether some pair of inputs attains what is computed."""
+        return all(curve.attained for _, both in self.parts for curve in both.curves)
+
+    @cached_property
+    def gaussian(self) -> fmpq | None:
+        """μ² of all together, where all are Gaussian."""
+        if len(self.parts) != 1 or self.parts[0][0] != 1:
+            return None
+        curves = self.parts[0][1].curves
+        return curves[0].gaussian if len(curves) == 1 else None
+
+    @cached_property
+    def pure(self) -> fmpq | None:
+        """The largest loss of all together, where it is an exact number."""
+        total = fmpq(0)
+        for count, both in self.parts:
+            if len(both.curves) != 1 or both.curves[0].pure is None:
+                return None
+            total += both.curves[0].pure * count
+        return total if self.parts else None
+
+    @cached_property
+    def most(self) -> arb | None:
+        """A bound of the loss of all together in both orders."""
+        total = ZERO
+        for count, both in self.parts:
+            bounds = [curve.most for curve in both.curves if curve.most is not None]
+            if len(bounds) != len(both.curves):
+                return None
+            total += largest(bounds) * count
+        return total
+
+    def moment(self, order: fmpq) -> arb | None:
+        """Return ln ∫ P^α Q^{1−α} of the worse order."""
+        total = ZERO
+        for count, both in self.parts:
+            found = [None if one.renyi is None else one.renyi(order) for one in both.curves]
+            known = [one for one in found if one is not None]
+            if len(known) != len(found):
+                return None
+            total += largest(known) * count
+        return total if self.parts else None
+
+    def delta(self, epsilon: fmpq, claimed: fmpq) -> tuple[arb, arb | None]:
+        """Return an upper and a lower bound of δ at ε, sharp enough for what is claimed."""
+        pure = self.pure
+        if pure is not None and pure <= epsilon:
+            return ZERO, ZERO
+        return self.at(arb(epsilon), claimed)
+
+    def at(self, epsilon: arb, claimed: fmpq) -> tuple[arb, arb | None]:
+        """Return an upper and a lower bound of H(ε) in the worse order."""
+        if len(self.parts) == 1 and self.parts[0][0] == 1:
+            value = largest(curve.at(epsilon) for curve in self.parts[0][1].curves)
+            return value, value if self.attained else None
+        self.theorems = (SOURCE,)
+        upper, lower = ONE, None
+        # escalate until the claim is shown or refuted
+        for size in SIZES:
+            upper = largest(laws.height(self.law(way, size), epsilon) for way in self.ways)
+            if upper <= claimed:
+                break
+        return upper, lower
+
+    def infinite(self) -> arb:
+        """Return the mass of an infinite loss, at most."""
+        total = ZERO
+        for count, both in self.parts:
+            far = arb(2) ** 12
+            total += largest(curve.at(far) for curve in both.curves) * count
+        return total.min(ONE)
+
+    @property
+    def ways(self) -> range:
+        """Orders that are checked: two where a curve differs."""
+        return range(max(len(both.curves) for _, both in self.parts))
+
+    def law(self, way: int, size: int) -> laws.LossLaw:
+        """Return the upper law of all together in one order."""
+        if (way, size) not in self._laws:
+            self._laws[way, size] = self._law(way, size)
+        return self._laws[way, size]
+
+    def _law(self, way: int, size: int) -> laws.LossLaw:
+        total = sum(count for count, _ in self.parts)
+        # 2^−bits: N T roundings stay below δ 2^−24
+        scarce = max(1, int(1 / self.least)).bit_length()
+        bits = size.bit_length() + total.bit_length() + scarce + 26
+        # what one release may leave beyond its lattice, and what all may cut at the ends
+        mass = arb(self.least) * arb(CUT) / total
+        cut = integer_down(arb(self.least) * arb(CUT), bits) // (2 * len(self.parts))
+        found: laws.LossLaw | None = None
+        for count, both in self.parts:
+            curve = both.curves[way % len(both.curves)]
+            one = laws.upper_law(curve, step_of(curve, mass, size), bits, mass)
+            part = laws.power(one, count, cut, size)
+            found = part if found is None else laws.add(found, part, cut, size)
+        assert found is not None
+        return found
+
+
+def step_of(curve: Curve, mass: arb, size: int) -> int:
+    """Return the exponent of a lattice that holds one release in half of the points."""
+    low, high = laws.reach(curve, mass)
+    return max(-60, math.frexp(max(high - low, 2.0**-40) * 2.0 / size)[1])
+
+
+def merged(parts: Sequence[tuple[int, Both]]) -> tuple[tuple[int, Both], ...]:
+    """Return parts with all Gaussians as one: squares of μ add up exactly."""
+    square, attained, rest = fmpq(0), True, []
+    found = False
+    for count, both in parts:
+        known = both.curves[0].gaussian if len(both.curves) == 1 else None
+        if known is None:
+            rest.append((count, both))
+        else:
+            found, square = True, square + known * count
+            attained = attained and both.curves[0].attained
+    if not found or (square == 0 and rest):
+        return tuple(rest)
+    one = gaussian(square)
+    curves = tuple(replace(curve, attained=attained) for curve in one.curves)
+    return ((1, replace(one, curves=curves)), *rest)

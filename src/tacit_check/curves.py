@@ -1,0 +1,111 @@
+"""Hockey-stick curves: H(ε) = P(L > ε) − e^ε Q(L > ε) of a pair (P, Q) with loss L = ln dP/dQ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from flint import arb, fmpq
+
+from tacit_check.balls import ONE, ZERO, largest
+
+# (P(L > ε), Q(L > ε)) at a real ε.
+Tails = Callable[[arb], tuple[arb, arb]]
+Height = Callable[[arb], arb]
+Moment = Callable[[fmpq], arb | None]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One order of a pair, or an upper bound of it.
+
+    Attributes:
+        height: H(ε) as a ball; of an upper bound, only its upper end says something.
+        attained: whether some pair of inputs has this curve, so that lower ends say something too.
+        tails: (P(L > ε), Q(L > ε)), where they are known; both orders follow from them.
+        most: L <= most surely; None where L is not bounded.
+        pure: the same as an exact number, where it is one.
+        gaussian: μ² exactly, where it is the curve of N(μ, 1) against N(0, 1).
+        renyi: ln ∫ P^α Q^{1−α} at an order α > 1 as a ball; None where no closed form is known.
+    """
+
+    height: Height
+    attained: bool = True
+    tails: Tails | None = None
+    most: arb | None = None
+    pure: fmpq | None = None
+    gaussian: fmpq | None = None
+    renyi: Moment | None = None
+
+    def at(self, epsilon: arb) -> arb:
+        """Return H(ε), no less than max(0, 1 − e^ε) and no more than 1, which every pair obeys."""
+        if self.most is not None and epsilon >= self.most:
+            return ZERO
+        return self.height(epsilon).max(-epsilon.expm1()).max(ZERO).min(ONE)
+
+
+@dataclass(frozen=True)
+class Both:
+    """The curves of (P, Q) and of (Q, P); one of them where they are equal.
+
+    Attributes:
+        curves: one or two.
+        note: what is true up to something, in words.
+        theorems: what was used.
+    """
+
+    curves: tuple[Curve, ...]
+    note: str = ""
+    theorems: tuple[str, ...] = ()
+
+
+def from_tails(
+    tails: Tails,
+    *,
+    most: arb | None = None,
+    pure: fmpq | None = None,
+    gaussian: fmpq | None = None,
+    renyi: Moment | None = None,
+) -> Curve:
+    """Return the curve of a pair by its tails."""
+
+    def height(epsilon: arb) -> arb:
+        # H(ε) = P(L > ε) − e^ε Q(L > ε): exact, in balls of enough bits for what cancels
+        own, other = tails(epsilon)
+        return own - epsilon.exp() * other
+
+    if pure is not None:
+        most = arb(pure)
+    return Curve(height, tails=tails, most=most, pure=pure, gaussian=gaussian, renyi=renyi)
+
+
+def turned(curve: Curve, *, most: arb | None = None) -> Curve:
+    """Return the curve of (Q, P) from that of (P, Q): H'(ε) = 1 − e^ε + e^ε H(−ε)."""
+    tails = curve.tails
+    if tails is not None:
+        known = tails
+
+        def other(epsilon: arb) -> tuple[arb, arb]:
+            # L' = −L: Q(L < −ε) = 1 − Q(L >= −ε), and what ties weigh cancels in H
+            own, swapped = known(-epsilon)
+            return ONE - swapped, ONE - own
+
+        return replace(from_tails(other, most=most), attained=curve.attained)
+    return Curve(
+        lambda epsilon: ONE - epsilon.exp() + epsilon.exp() * curve.at(-epsilon),
+        attained=curve.attained,
+        most=most,
+    )
+
+
+def highest(curves: Sequence[Curve], *, attained: bool = True) -> Curve:
+    """Return the upper envelope: a curve that dominates each, and is one pair's at every ε."""
+    if len(curves) == 1:
+        return curves[0]
+    bounds = [curve.most for curve in curves]
+    known = [bound for bound in bounds if bound is not None]
+    return Curve(
+        lambda epsilon: largest(curve.at(epsilon) for curve in curves),
+        attained=attained and all(curve.attained for curve in curves),
+        most=largest(known) if len(known) == len(bounds) else None,
+    )
