@@ -12,8 +12,15 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 pytest.importorskip("tokenizers")
 
-from tacit.hidden_states import Codebook, ProductCodebook  # noqa: E402
+from tacit.cli.hidden.embeddings import divided  # noqa: E402
+from tacit.hidden_states import (  # noqa: E402
+    Codebook,
+    ProductCodebook,
+    ResidualCodebook,
+    VectorQuantizer,
+)
 from tacit.models import load, load_encoder  # noqa: E402
+from tacit.text import number_up  # noqa: E402
 from tests.cli.small_model import (  # noqa: E402
     CUT,
     WORDS,
@@ -83,6 +90,48 @@ def test_vectors_are_fitted_encoded_gated_and_decoded(
     assert tacit(
         "hidden", "decode", codes, "--codebook", book, "--out", back, "--force"
     ).code == 0  # fmt: skip
+
+
+def test_vectors_are_summed_of_stages(tacit: Tacit, folder: Path, tmp_path: Path) -> None:
+    """The command fits what the estimator does, and says the bits asked and the bits kept."""
+    book, codes = tmp_path / "book.safetensors", tmp_path / "codes.safetensors"
+    done = tacit("hidden", "fit", folder / "public.npy", "--stages", "3", "--codewords", "64",
+                 "--beam", "8", "--seed", "5", "--out", book, "--json",
+                 tmp_path / "fit.json")  # fmt: skip
+    assert done.code == 0, done.err
+    told = json.loads((tmp_path / "fit.json").read_text())
+    loaded = ResidualCodebook.load(book)
+    assert told["sizes"] == list(loaded.sizes)
+    assert told["asked_bits"] == 18.0
+    assert told["kept_bits"] == loaded.kept_bits == pytest.approx(np.log2(loaded.sizes).sum())
+    assert told["guarantee"]["nats"] == pytest.approx(np.log(loaded.sizes).sum())
+    assert max(loaded.sizes) < 64
+    kept = " · ".join(str(size) for size in loaded.sizes)
+    assert f"{kept} of the 3 × 64 asked for" in done.out
+    assert f"{number_up(loaded.kept_bits, 4)} kept of the 18 asked for" in done.out
+    public = np.load(folder / "public.npy")
+    coder = VectorQuantizer(64, stages=3, beam=8, random_state=5).fit(
+        public[divided(len(public), 100_000, 5)[0]]
+    )
+    assert coder.codebook_.digest == loaded.digest == told["digest"]
+    done = tacit("hidden", "encode", folder / "own.npy", "--codebook", book, "--out", codes)
+    assert done.code == 0, done.err
+    said = f"{number_up(loaded.kept_bits, 4)} bits of the 18 asked for"
+    assert said in " ".join(done.out.split())
+    nats = float(np.log(loaded.sizes).sum())
+    assert tacit("gate", codes, "--max-information", nats + 1e-6).code == 0
+    assert tacit("gate", codes, "--max-information", nats - 1e-6).code == 1
+    back = tmp_path / "back.npy"
+    done = tacit("hidden", "decode", codes, "--codebook", book, "--out", back)
+    assert done.code == 0, done.err
+    own = np.load(folder / "own.npy")
+    assert (np.load(back) == loaded.decode(loaded.encode(own)).numpy()).all()
+    other = ("hidden", "fit", folder / "public.npy", "--out", tmp_path / "no.safetensors")
+    refused(tacit(*other, "--stages", "2", "--parts", "2"), "--stages", "not both")
+    refused(tacit(*other, "--stages", "0"), "--stages")
+    refused(tacit(*other, "--stages", "2", "--beam", "0"), "--beam")
+    refused(tacit(*other, "--stages", "2", "--codewords", "5000"), "--codewords")
+    assert not (tmp_path / "no.safetensors").exists()
 
 
 def test_prompts_are_encoded_by_the_model_that_the_codebook_names(

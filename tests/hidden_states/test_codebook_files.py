@@ -19,6 +19,8 @@ from tacit.hidden_states import (  # noqa: E402
     ProductCodebook,
     ProductFit,
     Recipe,
+    ResidualCodebook,
+    ResidualFit,
     load_codec,
 )
 from tacit.hidden_states.codebooks.encoding import KnownCodes, prepare_codes  # noqa: E402
@@ -45,6 +47,8 @@ def saved(tmp_path):
         path = tmp_path / f"{kind}.safetensors"
         if kind == "product":
             book = ProductCodebook.fit(ROWS, ProductFit(parts=2, size=4), rng=0)
+        elif kind == "residual":
+            book = ResidualCodebook.fit(ROWS, ResidualFit(stages=2, size=4), rng=0)
         elif kind == "euclidean":
             book = Codebook.fit(ROWS, CodebookFit(size=4, predictor_epochs=1), rng=0)
         elif kind == "fisher":
@@ -86,6 +90,13 @@ def saved(tmp_path):
         ("product", lambda held: {"part.1": held["part.1"][:, :2]}, "part 1: expected 3 columns"),
         ("product", lambda held: {"part.1": held["part.1"][:0]}, "part 1"),
         ("product", lambda held: {"part.7": held["part.1"] + 1}, "malformed"),
+        ("residual", lambda held: {"stage.0": held["stage.0"] * torch.nan}, "stage 0: .*finite"),
+        ("residual", lambda held: {"stage.1": held["stage.1"][:, :2]}, "stage 1: expected shape"),
+        ("residual", lambda held: {"stage.1": held["stage.1"].repeat(2, 1)}, "stage 1: .*asked"),
+        ("residual", lambda held: {"stage.7": held["stage.1"] + 1}, "malformed"),
+        ("residual", lambda held: {"mean": held["mean"][:, :2]}, "stage 0"),
+        ("residual", lambda held: {"basis": torch.eye(5)}, "basis"),
+        ("residual", lambda held: {"basis": torch.eye(6) * torch.inf}, "basis: .*finite"),
     ],
 )  # fmt: skip
 def test_tensors_that_disagree_are_refused_where_a_codebook_is_read(saved, kind, change, message):
@@ -133,7 +144,7 @@ ODD = [[np.nan] * 6, [np.inf] * 6, [-np.inf, 1, 2, 3, 4, 5], [1e300] * 6, [np.na
 
 
 @pytest.mark.parametrize("ending", ["npy", "safetensors", "parquet"])
-@pytest.mark.parametrize("kind", ["euclidean", "product"])
+@pytest.mark.parametrize("kind", ["euclidean", "product", "residual"])
 def test_every_row_has_its_code_whatever_stands_in_it(saved, tmp_path, ending, kind):
     book = load_codec(saved(kind))
     plain = ROWS.double().numpy()
@@ -157,7 +168,7 @@ def test_every_row_has_its_code_whatever_stands_in_it(saved, tmp_path, ending, k
     own = slice(1, None) if ending == "parquet" else slice(None)
     assert released.codes[own][: len(here[own])].tolist() == here[own].tolist()
     assert here[[0, 1, 2, 8, 9]].reshape(5, -1).tolist() == (
-        book.assign(ROWS[:5]).reshape(5, -1).tolist()
+        book.encode(ROWS[:5]).reshape(5, -1).tolist()
     )
 
 

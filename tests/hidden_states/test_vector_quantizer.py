@@ -50,7 +50,9 @@ def test_codes_come_back_as_the_vectors_that_stand_for_them():
     assert released.guarantees[0].nats == pytest.approx(
         2 * np.log([float(size) for size in coder.codebook_.sizes]).sum(), rel=1e-12
     )
-    assert repr(coder) == "VectorQuantizer(size=12, parts=4, least_cell=20, random_state=0)"
+    assert repr(coder) == (
+        "VectorQuantizer(size=12, parts=4, stages=1, least_cell=20, beam=4, random_state=0)"
+    )
 
 
 def test_a_codebook_of_states_is_a_quantiser_too(tmp_path):

@@ -63,6 +63,8 @@ def given(tmp_path_factory: pytest.TempPathFactory):
     for arguments in (
         ("hidden", "fit", place / "public.npy", "--parts", "2", "--codewords", "4",
          "--out", place / "product.safetensors"),
+        ("hidden", "fit", place / "public.npy", "--stages", "2", "--codewords", "4",
+         "--out", place / "stages.safetensors"),
         ("hidden", "codebook", "--layer", "1", "--codewords", "4", "--model", place / "model",
          "--texts", place / "text.txt", *CUT, "--bank", "50", "--calibration", "100",
          "--out", place / "behaviour.safetensors"),
@@ -93,7 +95,8 @@ def test_a_store_of_encoded_prompts_tells_its_codes_alone(interference, given, b
 @tells_nothing_beside("hidden encode", "hidden-codes")
 @pytest.mark.parametrize("ending", [".safetensors", ".npy", ".parquet"])
 @pytest.mark.parametrize("row", [np.nan, np.inf, 1e300, 0.0, "repeated"])
-def test_a_store_of_encoded_vectors_tells_its_codes_alone(interference, given, ending, row):
+@pytest.mark.parametrize("book", ["product", "stages"])
+def test_a_store_of_encoded_vectors_tells_its_codes_alone(interference, given, ending, row, book):
     def stored(changed: bool) -> dict[str, bytes]:
         rows = np.random.default_rng(1).normal(size=(COUNT, 6))
         if changed:
@@ -102,7 +105,7 @@ def test_a_store_of_encoded_vectors_tells_its_codes_alone(interference, given, e
         np.save(content, rows)
         return {"own.npy": content.getvalue()}
 
-    command = ["hidden", "encode", "own.npy", "--codebook", given[0] / "product.safetensors",
+    command = ["hidden", "encode", "own.npy", "--codebook", given[0] / f"{book}.safetensors",
                "--out", f"codes{ending}", "--json", "j.json"]  # fmt: skip
     pair = interference.commands(command, stored(False), stored(True))
     pair.assert_equal(holder={"j.json"})

@@ -18,6 +18,8 @@ from tacit.hidden_states import (
     CodebookFit,
     ProductCodebook,
     ProductFit,
+    ResidualCodebook,
+    ResidualFit,
     Transcoder,
     load_codec,
 )
@@ -59,6 +61,9 @@ def made(folder: Path) -> dict[str, tuple[Path, Reader]]:
     product = ProductCodebook.fit(STATES, ProductFit(parts=2, size=4, least_cell=2), rng=0)
     product.save(folder / "product.safetensors")
     found["product codebook"] = folder / "product.safetensors", ProductCodebook.load
+    stages = ResidualCodebook.fit(STATES, ResidualFit(stages=2, size=4, least_cell=2), rng=0)
+    stages.save(folder / "stages.safetensors")
+    found["residual codebook"] = folder / "stages.safetensors", ResidualCodebook.load
     coder = Transcoder(encoder=torch.randn(3, 4), encoder_bias=torch.zeros(3),
                        decoder=torch.randn(3, 4), decoder_bias=torch.zeros(4))  # fmt: skip
     coder.save(folder / "coder.safetensors")

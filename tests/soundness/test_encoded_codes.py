@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ from tacit.hidden_states import (  # noqa: E402
     ProductCodebook,
     ProductFit,
     PromptCodes,
+    ResidualCodebook,
+    ResidualFit,
     calibration_membership,
     prepare_codes,
 )
@@ -94,10 +97,14 @@ def test_products_tell_no_more_of_a_bank_than_certified(seed):
 @certifies(InformationBound, ApproximateDP, MaximalLeakage)
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 6.0])
 @pytest.mark.parametrize("releases", [1, 2])
-@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("parts", [1, 2, "stages"])
 def test_randomised_stores_tell_no_more_than_certified(epsilon, releases, parts):
     """The channel of the reports, worked out from its weights, for the worst law of the codes."""
-    if parts == 1:
+    if parts == "stages":
+        parts, how = 2, ResidualFit(stages=2, size=4)
+        book = ResidualCodebook.fit(ROWS, how, rng=0, progress=False)
+        tables = book.randomised(epsilon, near=2).neighbours
+    elif parts == 1:
         book = Codebook.fit(ROWS, CodebookFit(size=6), rng=0, progress=False)
         tables = [book.randomised(epsilon, near=2).neighbours]
     else:
@@ -124,6 +131,55 @@ def test_randomised_stores_tell_no_more_than_certified(epsilon, releases, parts)
     losses = np.log(channel[:, None] / channel[None])
     assert losses.max() <= private.epsilon * (1 + 1e-12)
     assert losses.max() >= private.epsilon * (1 - 1e-9)
+
+
+@certifies(InformationBound, MaximalLeakage)
+@pytest.mark.parametrize("least", [1, 20])
+def test_sums_of_stages_attain_the_bits_that_are_kept(least):
+    """The secret is one of the sums: its code names it, and the bits kept are all that it tells.
+
+    Cells of few vectors are no part of the count: fewer bits are certified than were asked for.
+    """
+    how = ResidualFit(stages=2, size=30, least_cell=least)
+    book = ResidualCodebook.fit(ROWS, how, rng=0, progress=False)
+    book = replace(book, beam=max(book.sizes))
+    every = np.array(list(itertools.product(*(range(size) for size in book.sizes))))
+    vectors = book.decode(every)
+    codes = book.encode(vectors)
+    told = len({tuple(code) for code in codes.tolist()})
+    # a bank of which each vector has its own code is named always
+    assert told == len({tuple(code) for code in every.tolist()}) == book.size
+    found = book.certify(codes)
+    assert found.success.success == 1.0
+    assert math.log(told) <= found.leakage.nats <= math.log(told) * (1 + 1e-12)
+    assert math.log2(told) <= book.kept_bits <= math.log2(told) * (1 + 1e-12)
+    if least > 1:
+        assert book.kept_bits < 2 * math.log2(30)
+    leaked, held = prepare_codes(book, vectors).guarantees
+    assert leaked.factor >= told
+    assert held.nats >= math.log(told)
+
+
+@certifies(SuccessBound, InformationBound)
+@pytest.mark.parametrize("seed", range(6))
+def test_sums_tell_no_more_of_a_bank_than_certified(seed):
+    source = np.random.default_rng(seed)
+    how = ResidualFit(stages=3, size=6, least_cell=5)
+    book = ResidualCodebook.fit(ROWS, how, rng=seed, progress=False)
+    bank = source.normal(size=(int(source.integers(3, 12)), 4)).astype(np.float32)
+    weights = None if seed % 2 else source.dirichlet(np.ones(len(bank)))
+    masses = np.full(len(bank), 1 / len(bank)) if weights is None else weights
+    codes = book.encode(bank)
+    columns = {code: place for place, code in enumerate(sorted({tuple(c) for c in codes.tolist()}))}
+    joint = np.zeros((len(bank), len(columns)))
+    for row, code in enumerate(codes.tolist()):
+        joint[row, columns[tuple(code)]] = masses[row]
+    for certificate in (
+        book.certify(codes, weights=weights),
+        book.compose(1, len(bank), weights=weights),
+    ):
+        assert certificate.success.success >= joint.max(0).sum() - 1e-15
+        assert certificate.information.nats >= mutual_information(joint) - 1e-15
 
 
 def test_reports_of_a_product_have_the_law_of_its_channel():

@@ -97,8 +97,16 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
                 raise TypeError(f"{command.__name__}: --{flag.name} is taken twice")
             flags[flag.name] = flag
 
+    # the first word given to typer.Option stands where it has its default
     options = {
-        name: next((word for word in note.param_decls or () if word[:2] == "--"), flag_of(name))
+        name: next(
+            (
+                word
+                for word in (note.default, *(note.param_decls or ()))
+                if isinstance(word, str) and word[:2] == "--"
+            ),
+            flag_of(name),
+        )
         for name, flag in flags.items()
         if (note := _note(getattr(flag.annotation, "__metadata__", ()), OptionInfo)) is not None
     }

@@ -38,8 +38,12 @@ from .codebooks.membership import calibration_membership as calibration_membersh
 from .codebooks.methods import CodebookFit as CodebookFit
 from .codebooks.methods import ProductFit as ProductFit
 from .codebooks.methods import PromptCodes as PromptCodes
+from .codebooks.methods import ResidualFit as ResidualFit
+from .codebooks.methods import VectorFit as VectorFit
 from .codebooks.product import ProductCodebook as ProductCodebook
 from .codebooks.release import CodeRows as CodeRows
+from .codebooks.residual import ResidualCodebook as ResidualCodebook
+from .codebooks.vectors import fit_vectors as fit_vectors
 from .defences.stored import StoredRelease as StoredRelease
 from .defences.values import Principal as Principal
 from .defences.values import Product as Product

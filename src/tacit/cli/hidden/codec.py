@@ -23,10 +23,11 @@ from tacit.cli.hidden.embeddings import (
 from tacit.cli.hidden.inputs import content_digest, llm_extra
 from tacit.cli.hidden.quotients import released_quotients
 from tacit.cli.hidden.reading import ReaderFlags
-from tacit.cli.options import Only, grouped
+from tacit.cli.options import grouped
 from tacit.cli.output import JsonOutput, check_distinct, json_output, new_file
 from tacit.cli.publishing import Destination, Outlet, Paying, Source, content_fingerprint, publish
-from tacit.hidden_states.codebooks.methods import ProductFit, PromptCodes
+from tacit.hidden_states.codebooks.methods import PromptCodes, VectorFit
+from tacit.text import number_up
 
 if TYPE_CHECKING:
     from tacit.hidden_states.codebooks.codec import Codec
@@ -38,6 +39,9 @@ Column = Annotated[
     str | None, typer.Option(help="Tensor or column of the file, where it has several.")
 ]
 Book = Annotated[str, typer.Option("--codebook", help="Codebook that codebook or fit wrote.")]
+BITS_DIGITS = 4
+# parts whose cells are listed
+MOST_LISTED = 16
 KINDS = ".safetensors, .parquet or .npy file"
 
 
@@ -114,10 +118,12 @@ def fit(
     out: Annotated[str, typer.Option(help="Safetensors file to write.")],
     *,
     public: PublicFlags,
-    how: Annotated[ProductFit, Only("parts", "size", "least_cell")],
+    how: VectorFit,
     outlet: Outlet,
 ) -> None:
-    """Fit a codebook, or a product of them, on public vectors or the embeddings of public texts.
+    """Fit a codebook on public vectors or the embeddings of public texts.
+
+    Of whole vectors, of --parts of them side by side, or of --stages that are summed.
 
     A fifth of them at most are held out, and searched among to measure what decoded codes are
     good for.
@@ -127,14 +133,9 @@ def fit(
     named, path = public.place()
     check_distinct({named: path, "--out": place, "--json": output.path})
     with llm_extra():
-        from tacit.hidden_states import Codebook, CodebookFit, ProductCodebook
+        from tacit.hidden_states import fit_vectors
     rows, held, origin = public.read()
-    alone = CodebookFit(size=how.size, least_cell=how.least_cell)
-    book: Codec = (
-        Codebook.fit(rows, alone, rng=public.seed)
-        if how.parts == 1
-        else ProductCodebook.fit(rows, how, rng=public.seed)
-    )
+    book: Codec = fit_vectors(rows, how, rng=public.seed)
     book = replace(book, origin=origin)  # type: ignore[type-var]
     use, bound = use_of(book, held), book.leakage()
     book.save(out)
@@ -143,6 +144,8 @@ def fit(
             "out": out,
             "digest": book.digest,
             "sizes": list(book.sizes),
+            "asked_bits": how.asked_bits,
+            "kept_bits": book.kept_bits,
             "calibration": book.calibration,
             "least_cell": book.least_cell,
             "guarantee": bound.to_dict(),
@@ -153,10 +156,11 @@ def fit(
     console = output.console
     console.print(Text(bound.describe(), "bold"))
     line(console, "codebook", f"{book.words}, in {out}")
+    line(console, "bits", f"{number_up(book.kept_bits, BITS_DIGITS)} kept of the "
+         f"{number_up(how.asked_bits, BITS_DIGITS)} asked for")  # fmt: skip
     if min(book.sizes) < how.size:
-        most = f" to {max(book.sizes):,}" if how.parts > 1 else ""
-        line(console, "cells", f"{min(book.sizes):,}{most} of the {how.size:,} asked for: those "
-             f"of fewer than {how.least_cell} vectors were removed")  # fmt: skip
+        line(console, "cells", f"{_cells_in_words(book.sizes, how.size)} asked for: those of fewer "
+             f"than {how.least_cell} vectors were removed")  # fmt: skip
     if use is not None:
         found, ranks = use.recall, use.rank_correlation
         line(console, "use", f"recall at {use.neighbours} {found.value:.0%} [{found.low:.0%}, "
@@ -164,6 +168,16 @@ def fit(
              f"{ranks.high:.2f}], among {use.stored:,} held-out vectors")  # fmt: skip
     line(console, "calibration", f"{book.calibration:,} vectors, which are public from here on")
     output.tell()
+
+
+def _cells_in_words(sizes: tuple[int, ...], asked: int) -> str:
+    """Return the cells that are left of those of every part."""
+    if len(sizes) > MOST_LISTED:
+        return f"{min(sizes):,} to {max(sizes):,} of the {asked:,} of each part"
+    kept = " · ".join(f"{size:,}" for size in sizes)
+    return (
+        f"{kept} of the {len(sizes)} × {asked:,}" if len(sizes) > 1 else f"{kept} of the {asked:,}"
+    )
 
 
 @grouped

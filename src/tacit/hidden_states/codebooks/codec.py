@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import numpy as np
 from numpy.typing import ArrayLike
 from torch import Tensor
 
@@ -20,6 +21,8 @@ from tacit.guarantees import InformationBound, MaximalLeakage
 from tacit.hidden_states.codebooks.certificates import (
     CodeCertificate,
     Codes,
+    certify,
+    checked_codes,
     codes_leakage,
     compose,
     information,
@@ -32,6 +35,7 @@ from tacit.hidden_states.tensors import format_of, malformed, read_tensors, writ
 CODECS = {
     "tacit-codebook-2": "tacit.hidden_states.codebooks.codebook:Codebook",
     "tacit-product-codebook-2": "tacit.hidden_states.codebooks.product:ProductCodebook",
+    "tacit-residual-codebook-1": "tacit.hidden_states.codebooks.residual:ResidualCodebook",
 }
 
 
@@ -43,12 +47,14 @@ class Codec(ABC):
 
     Attributes:
         form: name of the format of its files.
+        summed: whether the centroids of the parts are summed to a vector; put side by side if not.
         calibration: public vectors it was fitted on.
         least_cell: calibration vectors that what stands for a cell is the average of at least.
         origin: model, layer and calibration prompts by digest; None where they are not known.
     """
 
     form: ClassVar[str]
+    summed: ClassVar[bool] = False
 
     calibration: int
     least_cell: int
@@ -77,7 +83,10 @@ class Codec(ABC):
     @property
     @abstractmethod
     def centroids(self) -> tuple[Tensor, ...]:
-        """What stands for the cells of every part, (C_j, d_j) for d_j numbers of the vector."""
+        """What stands for the cells of every part, (C_j, d_j) for d_j numbers of the vector.
+
+        Where they are summed, d_j is d.
+        """
 
     @abstractmethod
     def encode(self, states: ArrayLike) -> Codes:
@@ -101,15 +110,6 @@ class Codec(ABC):
         """
 
     @abstractmethod
-    def certify(self, codes: ArrayLike, *, weights: ArrayLike | None = None) -> CodeCertificate:
-        """Bound what the code (N, m) of one of N candidates of a bank tells about which it is.
-
-        Args:
-            codes: of every candidate.
-            weights: (N,) probabilities up to a factor; uniform when None.
-        """
-
-    @abstractmethod
     def _tensors(self) -> Mapping[str, Tensor]:
         """Tensors of its file by name."""
 
@@ -122,6 +122,21 @@ class Codec(ABC):
     def size(self) -> int:
         """Codes there are, ``Π_j C_j``."""
         return math.prod(self.sizes)
+
+    @property
+    def kept_bits(self) -> float:
+        """Bits that a code can tell, ``Σ_j log2 C_j``, rounded up.
+
+        Example:
+            >>> import torch
+            >>> from tacit.hidden_states import ProductCodebook
+            >>> ProductCodebook((torch.eye(2), torch.eye(2)), 9, 1).kept_bits
+            2.0
+        """
+        # a power of two is exact; log2 of an integer of any size is off by an ulp at most
+        size = self.size
+        exact = float(size.bit_length() - 1)
+        return exact if size == 1 << int(exact) else math.nextafter(math.log2(size), math.inf)
 
     @property
     def bits(self) -> int:
@@ -147,6 +162,19 @@ class Codec(ABC):
         """Bound T releases without a look at a bank: see ``certificates.compose``."""
         return compose(self.size, releases, candidates, weights=weights)
 
+    def certify(self, codes: ArrayLike, *, weights: ArrayLike | None = None) -> CodeCertificate:
+        """Bound what the code (N, m) of one of N candidates of a bank tells about which it is.
+
+        Cells are distinct rows of codes.
+
+        Args:
+            codes: of every candidate.
+            weights: (N,) probabilities up to a factor; uniform when None.
+        """
+        # a cell is a row of m codes
+        cells = np.unique(self._checked(codes), axis=0, return_inverse=True)[1].reshape(-1)
+        return certify(cells, self.size, weights=weights)
+
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the codebook as safetensors, whole or not at all; of its origin what is public.
 
@@ -169,6 +197,19 @@ class Codec(ABC):
         with malformed(path, "codebook"):
             found: Self = codec.read_apart(cls, about, "path", cls._apart(tensors))
         return found
+
+    def _checked(self, codes: Any) -> Any:
+        """Return codes (n, m), each below the cells of its part."""
+        rows = checked_codes("codes", codes, max(self.sizes), least=1)
+        if rows.ndim != 2 or rows.shape[1] != len(self.sizes):
+            raise ValueError(f"codes: expected shape (n, {len(self.sizes)}), got {rows.shape}")
+        for place, size in enumerate(self.sizes):
+            if int(rows[:, place].max()) >= size:
+                raise ValueError(
+                    f"codes: expected integers in 0 … {size - 1} in part {place}, got "
+                    f"{rows[:, place].max()}"
+                )
+        return rows
 
 
 def load_codec(path: str | os.PathLike[str]) -> Codec:

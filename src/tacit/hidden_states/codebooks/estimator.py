@@ -14,12 +14,13 @@ from tacit._ground.checks import RandomSource, integer
 from tacit.hidden_states.codebooks.certificates import CodeCertificate, code_type
 from tacit.hidden_states.codebooks.codec import Codec, load_codec
 from tacit.hidden_states.codebooks.encoding import ONE_CODE, prepare_codes
-from tacit.hidden_states.codebooks.methods import LEAST_CELL, ProductFit, PromptCodes
-from tacit.hidden_states.codebooks.product import ProductCodebook
+from tacit.hidden_states.codebooks.methods import BEAM, LEAST_CELL, PromptCodes, VectorFit
 from tacit.hidden_states.codebooks.release import CodeRows
+from tacit.hidden_states.codebooks.residual import ResidualCodebook
+from tacit.hidden_states.codebooks.vectors import fit_vectors
 from tacit.releases import Release
 
-PRECISION = re.compile(r"PQ(\d{1,6})(?:x(\d{1,2}))?")
+PRECISION = re.compile(r"([PR])Q(\d{1,6})(?:x(\d{1,2}))?")
 LARGEST_BITS = 24
 
 
@@ -31,12 +32,14 @@ class VectorQuantizer:
 
     Args:
         size: C, cells of a part at most.
-        parts: m; 1 codes the vector as a whole.
+        parts: m that a vector is cut into; 1 codes it as a whole.
+        stages: m codewords that are summed, in the place of parts.
         least_cell: vectors that a centroid is the average of at least.
+        beam: sums that a search of stages keeps.
         random_state: seed or generator of the fit; the operating system's when None.
 
     Attributes:
-        codebook_: a ``ProductCodebook``, or the codebook it was made from.
+        codebook_: what ``fit_vectors`` returns, or the codebook it was made from.
         n_features_in_: d.
 
     Example:
@@ -46,7 +49,8 @@ class VectorQuantizer:
         >>> codes.dtype, codes.shape, coder.inverse_transform(codes).shape
         (dtype('uint8'), (3, 2), (3, 8))
 
-    Source: product quantisation (Jégou, Douze and Schmid, 2011).
+    Source: product quantisation (Jégou, Douze and Schmid, 2011); residual quantisation (Barnes,
+    Rizvi and Nasrabadi, 1996).
     """
 
     codebook_: Codec
@@ -57,12 +61,16 @@ class VectorQuantizer:
         size: int = 256,
         *,
         parts: int = 1,
+        stages: int = 1,
         least_cell: int = LEAST_CELL,
+        beam: int = BEAM,
         random_state: RandomSource = None,
     ) -> None:
         self.size = size
         self.parts = parts
+        self.stages = stages
         self.least_cell = least_cell
+        self.beam = beam
         self.random_state = random_state
 
     @classmethod
@@ -70,7 +78,11 @@ class VectorQuantizer:
         """Return a fitted quantiser from a codebook, or from the path of one."""
         book = codebook if isinstance(codebook, Codec) else load_codec(codebook)
         # parameters as if it had been fitted with them, so that it can be cloned
-        made = cls(max(book.sizes), parts=len(book.sizes), least_cell=book.least_cell)
+        made = cls(max(book.sizes), least_cell=book.least_cell)
+        if isinstance(book, ResidualCodebook):
+            made.set_params(stages=len(book.sizes), beam=book.beam)
+        else:
+            made.set_params(parts=len(book.sizes))
         made.codebook_, made.n_features_in_ = book, book.width
         return made
 
@@ -95,7 +107,7 @@ class VectorQuantizer:
         """Fit on public vectors (n, d), disjoint from what is coded.
 
         Raises:
-            ValueError: a parameter or vectors that ``ProductCodebook.fit`` refuses.
+            ValueError: a parameter or vectors that ``fit_vectors`` refuses.
         """
         del y
         rows = _matrix(X)
@@ -103,8 +115,10 @@ class VectorQuantizer:
             raise ValueError(
                 f"X: expected at least size = {self.size} rows, got n_samples = {len(rows)}"
             )
-        how = ProductFit(parts=self.parts, size=self.size, least_cell=self.least_cell)
-        self.codebook_ = ProductCodebook.fit(rows, how, rng=self.random_state, progress=False)
+        asked = {name: getattr(self, name) for name in PARAMETERS if name != "random_state"}
+        self.codebook_ = fit_vectors(
+            rows, VectorFit(**asked), rng=self.random_state, progress=False
+        )
         self.n_features_in_ = self.codebook_.width
         return self
 
@@ -171,7 +185,8 @@ class NotFittedError(ValueError, AttributeError):
     """A quantiser was asked for codes before it was fitted."""
 
 
-PARAMETERS = ("size", "parts", "least_cell", "random_state")
+ASKED = ("size", "parts", "stages", "least_cell", "beam")
+PARAMETERS = (*ASKED, "random_state")
 
 
 def quantize_embeddings(
@@ -186,8 +201,9 @@ def quantize_embeddings(
 
     Args:
         embeddings: (n, d).
-        precision: ``"PQ<m>x<b>"`` as FAISS names product quantisers: m parts of at most 2^b cells,
-            b = 8 when left out; at most ``m b ln 2`` nats an embedding.
+        precision: ``"PQ<m>x<b>"`` or ``"RQ<m>x<b>"`` as FAISS names product and residual
+            quantisers: m parts or stages of at most 2^b cells, b = 8 when left out; at most
+            ``m b ln 2`` nats an embedding.
         calibration_embeddings: public embeddings to fit on; never the ones that are coded.
         codebook: one fitted before, in their place.
         rng: source of the fit.
@@ -211,20 +227,22 @@ def quantize_embeddings(
         )
     if codebook is not None:
         return VectorQuantizer.from_codebook(codebook).transform(embeddings)
-    parts, bits = _precision(precision)
-    coder = VectorQuantizer(2**bits, parts=parts, random_state=rng)
+    many, count, bits = _precision(precision)
     public = _matrix(calibration_embeddings)
     # no more cells than public embeddings
-    coder.set_params(size=min(2**bits, len(public)))
+    coder = VectorQuantizer(min(2**bits, len(public)), random_state=rng)
+    coder.set_params(**{many: count})
     return coder.fit(public).transform(embeddings)
 
 
-def _precision(text: Any) -> tuple[int, int]:
+def _precision(text: Any) -> tuple[str, int, int]:
+    """Return whether a word is of parts or stages, how many, and the bits of each."""
     found = PRECISION.fullmatch(text) if isinstance(text, str) else None
     if found is None:
-        raise ValueError(f"precision: expected a word such as 'PQ8x8', got {text!r}")
-    parts = integer("precision", int(found[1]), minimum=1)
-    return parts, integer("precision", int(found[2] or 8), minimum=1, maximum=LARGEST_BITS)
+        raise ValueError(f"precision: expected a word such as 'PQ8x8' or 'RQ8x8', got {text!r}")
+    many = "stages" if found[1] == "R" else "parts"
+    count = integer("precision", int(found[2]), minimum=1)
+    return many, count, integer("precision", int(found[3] or 8), minimum=1, maximum=LARGEST_BITS)
 
 
 def _matrix(values: Any) -> npt.NDArray[np.float32]:

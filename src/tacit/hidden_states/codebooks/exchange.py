@@ -37,7 +37,9 @@ def packed_codes(codes: ArrayLike, bits: int) -> npt.NDArray[np.uint8]:
 
 
 def faiss_index(codec: Codec, codes: ArrayLike) -> Any:
-    """Return a ``faiss.IndexPQ`` that holds codes and searches them by distance to their centroids.
+    """Return a FAISS index that holds codes and searches them by distance to their centroids.
+
+    An ``IndexPQ``, or an ``IndexResidualQuantizer`` of codewords that are summed.
 
     Args:
         codec: the codebook; a plain one is searched by its codewords.
@@ -60,8 +62,7 @@ def faiss_index(codec: Codec, codes: ArrayLike) -> Any:
     # refuses codes of another shape
     codec.decode(rows[:1])
     packed = packed_codes(rows, codec.bits)
-    index = faiss.IndexPQ(codec.width, len(codec.sizes), codec.bits)
-    faiss.copy_array_to_vector(_table(codec, 2**codec.bits).ravel(), index.pq.centroids)
+    index = _summing(codec, faiss) if codec.summed else _tiling(codec, faiss)
     faiss.copy_array_to_vector(packed.ravel(), index.codes)
     # the index is filled as FAISS keeps it, without a call that would encode again
     index.ntotal = len(packed)
@@ -69,8 +70,26 @@ def faiss_index(codec: Codec, codes: ArrayLike) -> Any:
     return index
 
 
+def _tiling(codec: Codec, faiss: Any) -> Any:
+    """Return an index whose vectors are centroids side by side."""
+    index = faiss.IndexPQ(codec.width, len(codec.sizes), codec.bits)
+    faiss.copy_array_to_vector(_table(codec, 2**codec.bits).ravel(), index.pq.centroids)
+    return index
+
+
+def _summing(codec: Codec, faiss: Any) -> Any:
+    """Return an index whose vectors are sums of codewords, which a search adds up again."""
+    bits = faiss.ResidualQuantizer(codec.width, len(codec.sizes), codec.bits)
+    index = faiss.IndexResidualQuantizer(
+        codec.width, len(codec.sizes), codec.bits, faiss.METRIC_L2, bits.ST_decompress
+    )
+    faiss.copy_array_to_vector(_table(codec, 2**codec.bits).ravel(), index.rq.codebooks)
+    index.rq.is_trained = True
+    return index
+
+
 def _table(codec: Codec, rows: int) -> npt.NDArray[np.float32]:
-    """Return the centroids as FAISS keeps them, (m, 2^b, d/m) of float32.
+    """Return the centroids as FAISS keeps them, (m, 2^b, d_j) of float32.
 
     A part of fewer cells repeats its first one, which no code refers to.
     """

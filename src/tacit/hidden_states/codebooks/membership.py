@@ -77,18 +77,23 @@ def calibration_membership(
 
 
 def _parts(book: Codec, states: ArrayLike) -> list[tuple[Tensor, Tensor]]:
-    """Return the numbers that each part codes, (n, d_j), beside its centroids."""
+    """Return the numbers that each part codes, (n, d_j), beside the nearest that codes give."""
     rows = as_states("states", states, width=book.width)
+    if book.summed:
+        # codewords that are summed stand for a vector as a whole
+        return [(rows, book.decode(book.encode(rows)))]
     blocks = torch.split(rows, [int(part.shape[1]) for part in book.centroids], dim=1)
-    return [(block.contiguous(), part) for block, part in zip(blocks, book.centroids, strict=True)]
+    return [
+        (block, part[nearest(block.contiguous(), part)[0]])
+        for block, part in zip(blocks, book.centroids, strict=True)
+    ]
 
 
 def _distances(book: Codec, states: ArrayLike) -> Array:
     """Return ``min_c ‖h − codeword_c‖²``, which is a sum over parts, (n,)."""
     total = torch.zeros(len(as_states("states", states, width=book.width)), dtype=torch.float64)
-    for block, part in _parts(book, states):
+    for block, best in _parts(book, states):
         # the difference itself in float64: ‖h‖² − 2h·c + ‖c‖² would cancel near a codeword
-        best = part[nearest(block, part)[0]]
         total += ((block.double() - best.double()) ** 2).sum(dim=1)
     return total.numpy()
 
@@ -96,8 +101,7 @@ def _distances(book: Codec, states: ArrayLike) -> Array:
 def _repeated(book: Codec, states: ArrayLike) -> int:
     """States of which a whole codeword, or the centroid of a part, is a copy."""
     copied: Any = False
-    for block, part in _parts(book, states):
+    for block, best in _parts(book, states):
         # to the bit, in the float32 of the file
-        known = {row.tobytes() for row in part.numpy()}
-        copied = copied | np.array([row.tobytes() in known for row in block.numpy()])
+        copied = copied | (block == best).all(dim=1).numpy()
     return int(copied.sum())

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal, TypeAlias
 
 from tacit._ground.values import Count, Flag, NonNegative, Positive, Within, value
 
 Passes: TypeAlias = Annotated[int, Within(0, ends="[)")]
+Beam: TypeAlias = Annotated[int, Within(1, 256, ends="[]")]
 # An average of so many says little of one of them: what a file of centroids tells of the vectors
 # it was fitted on was measured, docs/how-to/encode-a-store.md.
 LEAST_CELL = 20
+# sums that a search of residual codes keeps: more of them gain less than they cost
+BEAM = 4
 # between what a code says and the ε at which it is reported
 REPORTED = ", reported by randomised response at ε = "
 
@@ -75,6 +79,63 @@ class ProductFit:
     parts: Count = 1
     size: Annotated[Count, Flag("--codewords")] = 256
     least_cell: Count = LEAST_CELL
+
+
+@value
+class ResidualFit:
+    """k-means stage by stage, each on what the stages before it leave: a code is one of each.
+
+    Args:
+        stages: m, codewords that are summed to a vector.
+        size: C, codewords of a stage at most.
+        least_cell: Vectors that a codeword is an average over at least.
+        beam: B, sums that a search for the nearest keeps after each stage.
+
+    Example:
+        >>> ResidualFit(stages=4)
+        ResidualFit(stages=4)
+    """
+
+    stages: Count = 1
+    size: Annotated[Count, Flag("--codewords")] = 256
+    least_cell: Count = LEAST_CELL
+    beam: Beam = BEAM
+
+
+@value
+class VectorFit:
+    """How vectors are coded: whole, in parts side by side, or in stages that are summed.
+
+    Args:
+        size: C, codewords at most, of every part or stage.
+        parts: m, parts that a vector is cut into, each coded by itself.
+        stages: m, codewords that are summed to a vector, each coding what those before it left: the
+            fewest bits for a search.
+        least_cell: Vectors that a codeword is the average of at least; one of fewer is removed.
+        beam: B, sums that a search for the nearest keeps after each stage.
+
+    Example:
+        >>> VectorFit(stages=4)
+        VectorFit(stages=4)
+    """
+
+    size: Annotated[Count, Flag("--codewords")] = 256
+    parts: Count = 1
+    stages: Count = 1
+    least_cell: Count = LEAST_CELL
+    beam: Beam = BEAM
+
+    @property
+    def asked_bits(self) -> float:
+        """Bits of a code where no codeword is removed, ``m log2 C``, to rounding."""
+        return self.parts * self.stages * math.log2(self.size)
+
+    def _together(self) -> None:
+        if self.parts > 1 and self.stages > 1:
+            raise ValueError(
+                f"stages: expected 1 with {self.parts} parts, got {self.stages}: a vector is cut "
+                "or summed, not both"
+            )
 
 
 @value

@@ -15,17 +15,12 @@ from tacit._ground.checks import RandomSource, generator, integer
 from tacit._ground.reprs import short_repr
 from tacit.codec import APART
 from tacit.compute import progress_bar
-from tacit.hidden_states.codebooks.certificates import (
-    CodeCertificate,
-    Codes,
-    certify,
-    checked_codes,
-)
+from tacit.hidden_states.codebooks.certificates import Codes
 from tacit.hidden_states.codebooks.clustering import FIRST_ROUNDS, FULL_ROUNDS, nearest_cells
 from tacit.hidden_states.codebooks.codec import Codec
 from tacit.hidden_states.codebooks.fitting import cells_of_states
 from tacit.hidden_states.codebooks.methods import ProductFit
-from tacit.hidden_states.codebooks.response import RandomizedParts, nearest_codes
+from tacit.hidden_states.codebooks.response import RandomizedParts
 from tacit.hidden_states.origin import Origin, digest_of
 from tacit.hidden_states.tensors import check_matrix
 from tacit.models.behaviours import as_states
@@ -158,18 +153,6 @@ class ProductCodebook(Codec):
         rows = torch.from_numpy(self._checked(codes))
         return torch.cat([part[rows[:, j]] for j, part in enumerate(self.parts)], dim=1)
 
-    def certify(self, codes: ArrayLike, *, weights: ArrayLike | None = None) -> CodeCertificate:
-        """Bound what the code of one of N candidates tells: cells are distinct rows of codes.
-
-        Args:
-            codes: of every candidate, (N, m).
-            weights: (N,) probabilities up to a factor; uniform when None.
-        """
-        rows = self._checked(codes)
-        # a cell of the product is a row of m codes
-        cells = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
-        return certify(cells, self.size, weights=weights)
-
     def randomised(self, epsilon: float, *, near: int = 1) -> RandomizedParts:
         """Return randomised response over every part, ε in equal shares.
 
@@ -182,10 +165,7 @@ class ProductCodebook(Codec):
         Raises:
             ValueError: a bad ε, or k cells that some part does not have beside others.
         """
-        # parts of one cell tell nothing and are not randomised
-        least = min((size for size in self.sizes if size > 1), default=2)
-        integer("near", near, minimum=1, maximum=least - 1)
-        return RandomizedParts(epsilon, tuple(_nearest(part, near) for part in self.parts))
+        return RandomizedParts.nearest(epsilon, [part.numpy() for part in self.parts], near)
 
     def _tensors(self) -> dict[str, Tensor]:
         return {f"part.{place}": part for place, part in enumerate(self.parts)}
@@ -193,21 +173,3 @@ class ProductCodebook(Codec):
     @classmethod
     def _apart(cls, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
         return {"parts": tuple(tensors[f"part.{place}"] for place in range(len(tensors)))}
-
-    def _checked(self, codes: Any) -> Codes:
-        rows = checked_codes("codes", codes, max(self.sizes), least=1)
-        if rows.ndim != 2 or rows.shape[1] != len(self.parts):
-            raise ValueError(f"codes: expected shape (n, {len(self.parts)}), got {rows.shape}")
-        for place, size in enumerate(self.sizes):
-            if int(rows[:, place].max()) >= size:
-                raise ValueError(
-                    f"codes: expected integers in 0 … {size - 1} in part {place}, got "
-                    f"{rows[:, place].max()}"
-                )
-        return rows
-
-
-def _nearest(part: Tensor, near: int) -> Codes:
-    if near == 1 or len(part) == 1:
-        return np.arange(len(part))[:, None]
-    return nearest_codes(torch.cdist(part, part).numpy(), near)

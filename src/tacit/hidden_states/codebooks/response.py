@@ -6,11 +6,13 @@ Parts of a product code are reported by coins of their own, ε in equal shares.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from tacit._ground.checks import Array, RandomSource, as_float, generator, integer, positive
 from tacit._ground.numbers import EPS, rounded_up
@@ -322,6 +324,23 @@ class RandomizedParts:
         )
         object.__setattr__(self, "_parts", parts)
 
+    @classmethod
+    def nearest(cls, epsilon: float, tables: Sequence[Array], near: int) -> RandomizedParts:
+        """Return reports of the k centroids of every part, (C_j, d_j), nearest to the true one.
+
+        Args:
+            epsilon: ε > 0 in nats of all parts together.
+            tables: centroids of every part.
+            near: k.
+
+        Raises:
+            ValueError: a bad ε, or k cells that some part does not have beside others.
+        """
+        # parts of one cell tell nothing and are not randomised
+        least = min((len(table) for table in tables if len(table) > 1), default=2)
+        count = integer("near", near, minimum=1, maximum=least - 1)
+        return cls(epsilon, tuple(_neighbours(table, count) for table in tables))
+
     @property
     def parts(self) -> tuple[RandomizedCodes | None, ...]:
         """What reports each part; None for one of a single cell."""
@@ -364,6 +383,12 @@ class RandomizedParts:
         one = replace(compose_leakage([part.leakage() for part in held]), releases=1)
         times = integer("releases", releases, minimum=1)
         return replace(one.repeated(times), assumptions=held[0].leakage(times).assumptions)
+
+
+def _neighbours(table: Array, near: int) -> Codes:
+    if near == 1 or len(table) == 1:
+        return np.arange(len(table))[:, None]
+    return nearest_codes(cdist(table, table), near)
 
 
 def share(epsilon: float, sizes: list[int]) -> float:

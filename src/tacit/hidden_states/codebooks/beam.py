@@ -1,0 +1,165 @@
+"""Beam search for the codewords, one of each stage, whose sum is nearest to a vector.
+
+A stage codes what the stages before it left. The nearest sum cannot be found stage by stage, as the
+best codeword of a stage depends on those after it, so that the B best sums so far are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit._ground.threads import one_thread
+from tacit.compute import available_workers
+from tacit.hidden_states.codebooks.certificates import Codes
+
+Floats: TypeAlias = npt.NDArray[np.float32]
+
+# scores of a block of rows that stay in the cache of a thread: 4 MB
+SCORES_TOGETHER = 2**20
+# products of codewords that are kept between calls: 256 MB
+PRODUCTS_KEPT = 2**26
+
+
+@dataclass(frozen=True, eq=False)
+class Stages:
+    """Codewords of every stage, and what a search reads of them.
+
+    Attributes:
+        codewords: of every stage, (C_j, r) of float32, entries of order 1.
+    """
+
+    codewords: tuple[Floats, ...]
+
+    @cached_property
+    def halves(self) -> tuple[Floats, ...]:
+        """Return ½ ‖c‖² of the codewords of every stage."""
+        return tuple(0.5 * np.einsum("cr,cr->c", table, table) for table in self.codewords)
+
+    @cached_property
+    def _known(self) -> dict[int, list[Floats]]:
+        return {}
+
+    def products(self, stage: int) -> list[Floats]:
+        """Return ``⟨c_j, c⟩`` of the codewords of each stage j before with those of one."""
+        if stage in self._known:
+            return self._known[stage]
+        own = self.codewords[stage].T
+        found = [table @ own for table in self.codewords[:stage]]
+        # kept for further calls, unless they are too many
+        if sum(len(table) for table in self.codewords) ** 2 <= 2 * PRODUCTS_KEPT:
+            self._known[stage] = found
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Beams:
+    """The B best sums of codewords so far of n rows, the best first.
+
+    Attributes:
+        codes: of every stage so far, (n, B, j).
+        scores: ``⟨x, s⟩ − ½ ‖s‖²`` of each sum s, (n, B): the largest is the nearest.
+    """
+
+    codes: Codes
+    scores: Floats
+
+    @classmethod
+    def empty(cls, rows: int) -> Beams:
+        """Return the sum of no codewords."""
+        return cls(np.empty((rows, 1, 0), dtype=np.int64), np.zeros((rows, 1), dtype=np.float32))
+
+
+def extended(rows: Floats, stages: Stages, stage: int, beams: Beams, width: int) -> Beams:
+    """Extend every sum by every codeword of a stage, and keep the ``width`` nearest sums.
+
+    Args:
+        rows: (n, r).
+        stages: the codewords.
+        stage: which of them, from 0.
+        beams: sums of the stages before it.
+        width: B, sums that are kept of each row.
+    """
+    count, before = beams.scores.shape
+    size = len(stages.codewords[stage])
+    kept = min(width, before * size)
+    turned, half = np.ascontiguousarray(stages.codewords[stage].T), stages.halves[stage]
+    products = stages.products(stage)
+    codes = np.empty((count, kept, stage + 1), dtype=np.int64)
+    scores = np.empty((count, kept), dtype=np.float32)
+    step = max(1, SCORES_TOGETHER // (before * size))
+
+    def search(start: int) -> None:
+        part = slice(start, start + step)
+        own = rows[part] @ turned
+        own -= half
+        found = _best(own, products, beams.codes[part], beams.scores[part], kept)
+        codes[part], scores[part] = found.codes, found.scores
+
+    # a block of rows is one thread's own, so that no product waits for another
+    with one_thread(), ThreadPoolExecutor(available_workers()) as pool:
+        for _ in pool.map(search, range(0, count, step)):
+            pass
+    return Beams(codes, scores)
+
+
+def _best(own: Floats, products: list[Floats], codes: Codes, scores: Floats, kept: int) -> Beams:
+    """Return the best of all extensions of one block of rows, (n, kept)."""
+    count, before = scores.shape
+    size = own.shape[1]
+    # ‖x − s − c‖² = ‖x‖² − 2 (⟨x, s⟩ − ½‖s‖²) − 2 (⟨x, c⟩ − ½‖c‖² − ⟨s, c⟩): the products ⟨c_j, c⟩
+    # are looked up, so that no residual is formed and a row is multiplied by each codeword once
+    total = own[:, None] + scores[:, :, None]
+    held = np.empty((count * before, size), dtype=np.float32)
+    for stage, table in enumerate(products):
+        np.take(table, codes[:, :, stage].reshape(-1), axis=0, out=held, mode="clip")
+        total -= held.reshape(total.shape)
+    flat, every = total.reshape(count, before * size), np.arange(count)
+    found = np.empty((count, kept, codes.shape[2] + 1), dtype=np.int64)
+    best = np.empty((count, kept), dtype=np.float32)
+    for place in range(kept):
+        # a few maxima are found faster than a partition of all scores
+        chosen = flat.argmax(axis=1)
+        best[:, place] = flat[every, chosen]
+        flat[every, chosen] = -np.inf
+        parent, last = np.divmod(chosen, size)
+        found[:, place, :-1] = codes[every, parent]
+        found[:, place, -1] = last
+    return Beams(found, best)
+
+
+def nearest_sums(rows: Floats, stages: Stages, width: int) -> Codes:
+    """Return the code of every row, one codeword of each stage, (n, m).
+
+    Args:
+        rows: (n, r).
+        stages: the codewords.
+        width: B >= 1, sums that are kept after each stage.
+
+    Example:
+        >>> tables = (np.float32([[0], [10]]), np.float32([[-1], [1]]))
+        >>> nearest_sums(np.float32([[8.9], [1.2]]), Stages(tables), 2).tolist()
+        [[1, 0], [0, 1]]
+
+    Source: residual vector quantisation by multi-path search (Barnes, Rizvi and Nasrabadi, 1996).
+    """
+    beams = Beams.empty(len(rows))
+    last = len(stages.codewords) - 1
+    for stage in range(last + 1):
+        # after the last stage the best sum alone is asked for
+        beams = extended(rows, stages, stage, beams, 1 if stage == last else width)
+    return beams.codes[:, 0]
+
+
+def sums(codewords: Sequence[Floats], codes: Codes) -> Floats:
+    """Return the sum of the codewords of every code (n, m), (n, r)."""
+    total = np.zeros((len(codes), codewords[0].shape[1]), dtype=np.float32)
+    for stage, table in enumerate(codewords):
+        total += table[codes[:, stage]]
+    return total
