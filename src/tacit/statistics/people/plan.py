@@ -118,7 +118,9 @@ class PeoplePlan:
         sums: tuple[Array, Array] = self.persons.whole(self.metric), kept.astype(np.float64)
         whole, cut = (self.added.finish(self.metric.restore(one), None) for one in sums)
         noise = self.budget.noise(self.metric, self.radius)
-        errors = errors_from_sums(self.added, noise, self.metric.restore(kept * 1.0), None)
+        errors = errors_from_sums(
+            self.added, noise, self.metric.restore(kept.astype(np.float64)), None
+        )
         moved = np.abs(whole - cut)
         worst = int(np.argmax(moved / np.maximum(errors, 1e-300)))
         name = self.added.query.names[worst]

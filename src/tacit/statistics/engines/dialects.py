@@ -1,0 +1,114 @@
+"""What engines of SQL write differently: numbers, whole numbers and their parts, names."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tacit.statistics.people.vectors import SPLIT
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How an engine writes what the statement needs; all compute the same bits.
+
+    Doubles are added, multiplied, divided and rooted by IEEE 754 everywhere, each result rounded to
+    nearest; decimal literals, ``ROUND`` and ``1/0`` are not alike and are not used.
+
+    Attributes:
+        name: of the engine, as sqlglot knows it.
+        double: the type of doubles.
+        wide: the type of whole numbers of 127 bits.
+        squared: the type of whole numbers of 44 bits whose products are ``wide``.
+        nearest: of a double, the nearest 64-bit integer, ties to even.
+        truncated: of a double, the integer towards 0: FLOOR would lengthen −½ to −1.
+        upper: of a wide number, how often it holds 2⁴⁴.
+        lower: of a wide number, what is left then.
+        text: the type of texts.
+        materialized: what a table that is named in a statement is computed once by.
+        raises: whether a product of doubles that is too small to be one is an error.
+    """
+
+    name: str
+    double: str
+    wide: str
+    squared: str
+    nearest: str
+    truncated: str
+    upper: str
+    lower: str
+    text: str
+    materialized: str = ""
+    raises: bool = False
+
+    def number(self, value: float) -> str:
+        """Return a double, from the shortest digits that are read as it."""
+        if not math.isfinite(value):
+            raise AssertionError("a statement holds finite numbers")
+        return f"CAST('{float(value)!r}' AS {self.double})"
+
+    def whole(self, value: str) -> str:
+        """Return a double as the nearest integer."""
+        return self.nearest.format(value)
+
+    def as_double(self, value: str) -> str:
+        """Return a whole number as the nearest double."""
+        return f"CAST({value} AS {self.double})"
+
+    def wide_double(self, value: str) -> str:
+        """Return a wide whole number as a double: two parts to nearest, and their sum."""
+        upper, lower = (
+            self.as_double(f"CAST({part.format(value, 2**SPLIT)} AS BIGINT)")
+            for part in (self.upper, self.lower)
+        )
+        return f"({upper} * {self.number(2.0**SPLIT)} + {lower})"
+
+    def quoted(self, text: str) -> str:
+        """Return a text as it stands in a statement."""
+        from sqlglot import exp
+
+        return exp.Literal.string(text).sql(dialect=self.name)
+
+    def named(self, name: str) -> str:
+        """Return the name of a column or a table as it stands in a statement, always quoted."""
+        from sqlglot import exp
+
+        return exp.to_identifier(name, quoted=True).sql(dialect=self.name)
+
+
+DUCKDB = Dialect(
+    name="duckdb",
+    double="DOUBLE",
+    wide="HUGEINT",
+    squared="HUGEINT",
+    nearest="CAST({} AS BIGINT)",
+    truncated="CAST(TRUNC({}) AS BIGINT)",
+    upper="({} // {})",
+    lower="({} % {})",
+    text="VARCHAR",
+    materialized="MATERIALIZED ",
+)
+POSTGRES = Dialect(
+    name="postgres",
+    double="DOUBLE PRECISION",
+    wide="NUMERIC",
+    squared="NUMERIC",
+    nearest="CAST({} AS BIGINT)",
+    truncated="CAST(TRUNC({}) AS BIGINT)",
+    upper="DIV({}, {})",
+    lower="MOD({}, {})",
+    text="TEXT",
+    materialized="MATERIALIZED ",
+    raises=True,
+)
+SPARK = Dialect(
+    name="spark",
+    double="DOUBLE",
+    wide="DECIMAL(38, 0)",
+    squared="DECIMAL(19, 0)",
+    nearest="CAST(RINT({}) AS BIGINT)",
+    truncated="CAST({} AS BIGINT)",
+    upper="({} DIV {})",
+    lower="({} % {})",
+    text="STRING",
+)
