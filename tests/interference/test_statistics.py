@@ -231,6 +231,52 @@ def test_a_dry_run_about_people(interference, other):
     assert pair.first.code == 0, pair.first.err
 
 
+SELECTED = {
+    "SELECT COUNT(*), AVG(income), COUNT(DISTINCT who) FROM t": ["--epsilon", "1"],
+    "SELECT SUM(income) FROM t WHERE age >= 30": ["--epsilon", "1", "--delta", "1e-6"],
+    "SELECT age, COUNT(income) FROM t GROUP BY age": ["--mu", "0.3", "--keys", "age=25,40"],
+    "SELECT STDDEV(a.income) FROM t AS a JOIN t2 USING (who)": ["--mu", "1", "--clip", "4"],
+}
+
+
+@pytest.mark.parametrize("other", PERSONS)
+@pytest.mark.parametrize("sql", SELECTED)
+@tells_nothing_beside("sql", "statistic-people")
+def test_a_select_about_people(interference, sql, other):
+    command = [
+        "sql", sql, "--table", "t=in.csv", "--table", "t2=in.csv", "--person", "who",
+        *SELECTED[sql], *(["--bounds", "income=0:1000"] if "income)" in sql else []), *OUT[:-1],
+    ]  # fmt: skip
+    if "COUNT(income)" in sql:
+        command = [part for part in command if part not in ("--bounds", "income=0:1000")]
+    published(interference, command, visits(), visits(PERSONS[other]))
+
+
+@pytest.mark.parametrize("told", ["--dry-run", "--explain"])
+@tells_nothing_beside("sql", "statistic-people")
+def test_a_select_that_is_only_planned(interference, told):
+    command = [
+        "sql", "SELECT AVG(income) FROM t", "--table", "t=in.csv", "--person", "who",
+        "--bounds", "income=0:1000", "--epsilon", "1", told, "--json", "dry.json",
+    ]  # fmt: skip
+    files = [{"in.csv": visits(PERSONS[other])} for other in ("gone", "many rows")]
+    pair = interference.commands(command, *files)
+    pair.assert_equal(released=False)
+    assert pair.first.code == 0, pair.first.err
+
+
+@pytest.mark.parametrize("other", ["gone", "many rows", "unreadable"])
+@tells_nothing_beside("sql", "statistic-people")
+def test_a_radius_that_a_select_found(interference, other):
+    keys = "age=" + ",".join(str(20 + one) for one in range(36))
+    command = [
+        "sql", "SELECT age, SUM(income) FROM t GROUP BY age", "--table", "t=in.csv",
+        "--person", "who", "--bounds", "income=0:1000", "--keys", keys, "--clip", "auto",
+        "--epsilon", "6", "--delta", "1e-6", *OUT[:-1],
+    ]  # fmt: skip
+    published(interference, command, visits(), visits(PERSONS[other]))
+
+
 def answered_about_people(rows):
     promise = Table(success=0.6, person="who", clip=3, bounds={"x": (0, 10)})
     session = Session(rows, promise, columns=["x", "who"], path="kept.json")

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import mpmath
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
@@ -16,6 +17,9 @@ from tacit.design.choosing import choose, range_of
 from tacit.design.grid import discrete_gaussian, discrete_laplace, random_bits
 from tacit.guarantees import ApproximateDP, GaussianDP, SuccessBound
 from tacit.statistics import prepare
+from tacit.statistics.engines.contributors import InEngine
+from tacit.statistics.engines.duck import DuckDB
+from tacit.statistics.engines.workflow import answer
 from tacit.statistics.people.radius import radii
 from tacit.statistics.people.vectors import clipped, person_sums
 from tacit.statistics.queries import Quantiles
@@ -253,3 +257,60 @@ def test_a_radius_that_is_found_tells_no_more_than_its_share():
     kept, share = plan.budget.level, search.share
     assert search.epsilon <= range_of(prepared.guarantees[1].mu * share**0.5) * (1 + 1e-12)
     assert kept**2 + share * prepared.guarantees[1].mu ** 2 <= prepared.guarantees[1].mu ** 2
+
+
+SELECTS = (
+    "SELECT COUNT(*), SUM(a) FROM t",
+    "SELECT g, AVG(a), COUNT(DISTINCT who) FROM t GROUP BY g",
+    "SELECT g, VARIANCE(a * b - a) FROM t WHERE b < 2 OR b IS NULL GROUP BY g",
+    "SELECT COUNT(*), CORR(t.a, u.a2) FROM t JOIN u USING (who)",
+    "SELECT g, SUM(CASE WHEN a > 0 THEN b END), COUNT(*) FILTER (WHERE a < 0) FROM t GROUP BY g",
+    "SELECT SUM(a2) FROM t LEFT JOIN u ON t.who = u.who",
+)
+
+
+@certifies(GaussianDP, ApproximateDP)
+@pytest.mark.parametrize("number", range(18))
+def test_no_person_moves_what_an_engine_sums_by_more_than_the_noise_covers(number):
+    """Every person of tables of a query, joined too, is taken out of all of them."""
+    rng = np.random.default_rng([67, number])
+    count = int(rng.integers(8, 30))
+    structure = number // len(SELECTS) % 3
+    who = [np.arange(count), rng.integers(0, 4, count), (rng.random(count) < 0.1) * 1][structure]
+    odd = [1e300, -1e300, np.inf, -np.inf, np.nan, 5e-324, -0.0, None]
+    numbers = rng.normal(0.0, 2.0, (count, 2)).astype(object)
+    numbers[rng.random((count, 2)) < 0.2] = rng.choice(np.array(odd, dtype=object))
+    names = [f"p{one}" for one in who]
+    first = pd.DataFrame({"who": names, "g": rng.integers(0, 3, count)})
+    first["a"], first["b"] = numbers[:, 0].astype(float), numbers[:, 1].astype(float)
+    second = pd.DataFrame({"who": rng.choice(names, 12), "a2": rng.normal(0.0, 5.0, 12)})
+    sql, pure = SELECTS[number % len(SELECTS)], number % 4 == 1
+    bounds = {"a": (-2.0, 1.5), "b": (0.0, 3.0), "a2": (-3.0, 1.0)}
+    promise = Table(
+        epsilon=0.7, delta=None if pure else 1e-6, person="who",
+        clip=float(rng.choice([1.0, 2.5, 7.0])),
+        bounds={k: v for k, v in bounds.items() if k != "a2" or "a2" in sql}
+        if "a2) FROM t L" not in sql else {"a2": bounds["a2"]},
+        levels={"g": [0, 1, 2]} if "GROUP" in sql else None,
+    )  # fmt: skip
+
+    engine = DuckDB()
+    found = answer(sql, {"t": first, "u": second}, promise, engine=engine)
+    plan = found.prepared.plan
+
+    def integers(gone):
+        for name, frame in (("t", first), ("u", second)):
+            engine.connection.register(f"frame_{name}", frame[frame.who != gone])
+        persons = InEngine(engine, found.selection.rows(), plan.added)
+        return persons.total(plan.metric, plan.radius, plan.budget.norm).tolist()
+
+    whole = integers("")
+    noise = plan.budget.noise(plan.metric, plan.radius)
+    for one in sorted(set(first.who) | set(second.who)):
+        move = [a - b for a, b in zip(whole, integers(one), strict=True)]
+        if pure:
+            told = Fraction(sum(map(abs, move))) * noise.scale[1] / noise.scale[0]
+            assert told <= Fraction(0.7)
+        else:
+            told = Fraction(sum(part * part for part in move), noise.variance - 16)
+            assert told <= Fraction(promise.largest_mu()) ** 2

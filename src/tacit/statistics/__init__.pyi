@@ -2,6 +2,7 @@
 
 from . import pairs as pairs
 from . import queries as queries
+from .engines.workflow import prepare_sql as prepare_sql
 from .prepared import PreparedNumbers as PreparedNumbers
 from .queries.language import built_in_queries as built_in_queries
 from .queries.statistic import Query as Query

@@ -5,7 +5,7 @@ import pytest
 
 from tacit.statistics.engines.contributors import InEngine
 from tacit.statistics.engines.duck import DuckDB
-from tacit.statistics.engines.statement import Rows
+from tacit.statistics.engines.statement import RowSource
 
 from .awkward import LEVELS, QUERIES, in_memory, plan, table
 
@@ -20,7 +20,7 @@ def duckdb_rows(names, groups, numbers):
         f"SELECT who AS p, a AS x0, b AS x1, city AS k2 FROM t WHERE a <> {NAN} AND b <> {NAN} "
         f"AND city IN ({', '.join(map(engine.dialect.quoted, LEVELS))})"
     )
-    return engine, Rows(text, {2: tuple(map(engine.dialect.quoted, LEVELS))})
+    return engine, RowSource(text, {2: tuple(map(engine.dialect.quoted, LEVELS))})
 
 
 @pytest.mark.parametrize("number", range(4 * len(QUERIES)))
@@ -35,6 +35,4 @@ def test_duckdb_returns_the_integers_of_memory(number):
     assert theirs.whole(metric).tolist() == ours.whole(metric).tolist()
     tried = [1, radius // 7 + 1, radius, 10 * radius]
     tried = [min(one, 2**30) for one in tried]
-    assert (
-        theirs.beyond(metric, tried, norm).tolist() == ours.beyond(metric, tried, norm).tolist()
-    )
+    assert theirs.beyond(metric, tried, norm).tolist() == ours.beyond(metric, tried, norm).tolist()

@@ -131,7 +131,8 @@ def test_pandas_objects_of_several_kinds_are_texts() -> None:
 
 
 def test_a_duckdb_query_is_read(tmp_path: Path) -> None:
-    duckdb = pytest.importorskip("duckdb")
+    import duckdb
+
     path = tmp_path / "people.duckdb"
     with duckdb.connect(str(path)) as database:
         database.execute("create table t as select * from (values (1, 'x'), (2, 'y')) v(a, b)")
@@ -195,7 +196,8 @@ def test_flags_of_a_text_are_refused_beside_a_typed_table(tmp_path: Path) -> Non
 def test_a_database_is_only_read(tmp_path, statement, form):
     path = tmp_path / "b.db"
     if form == "duckdb":
-        duckdb = pytest.importorskip("duckdb")
+        import duckdb
+
         connection = duckdb.connect(str(path))
     else:
         connection = sqlite3.connect(path)
@@ -214,7 +216,6 @@ def test_a_database_is_only_read(tmp_path, statement, form):
 
 
 def test_duckdb_neither_copies_nor_takes_the_last_of_two_statements(tmp_path):
-    pytest.importorskip("duckdb")
     target = tmp_path / "stolen.csv"
     for statement in (f"copy (select 1 as a) to '{target}'", "select 1 as a; select 2 as b"):
         with pytest.raises(ValueError, match="one statement that reads"):

@@ -11,11 +11,11 @@ import numpy as np
 from tacit._ground.checks import Array
 from tacit.statistics.bounded.contributions import Contributions
 from tacit.statistics.engines.dialects import Dialect
-from tacit.statistics.engines.statement import Rows, Statement
+from tacit.statistics.engines.statement import RowSource, Statement
 from tacit.statistics.people.vectors import PersonMetric, Whole
 
 
-class Engine(Protocol):
+class SqlEngine(Protocol):
     """What runs a statement."""
 
     @property
@@ -44,9 +44,10 @@ class InEngine:
         added: what a row can add.
     """
 
-    where: Engine = field(repr=False)
-    rows: Rows = field(repr=False)
+    where: SqlEngine = field(repr=False)
+    rows: RowSource = field(repr=False)
     added: Contributions = field(repr=False)
+    _counted: dict[Any, Whole] = field(default_factory=dict, repr=False)
     _known: dict[Any, tuple[Whole, Array]] = field(default_factory=dict, repr=False)
 
     @property
@@ -70,8 +71,11 @@ class InEngine:
 
     def beyond(self, metric: PersonMetric, radii: Sequence[int], norm: int) -> Whole:
         """Return how many persons are longer than each of some radii."""
-        (found,) = self.where.run(self.statement(metric).beyond(radii, norm))
-        return np.array([int(count or 0) for count in found], dtype=np.int64)
+        asked = (tuple(radii), norm)
+        if asked not in self._counted:
+            (found,) = self.where.run(self.statement(metric).beyond(radii, norm))
+            self._counted[asked] = np.array([int(count or 0) for count in found], dtype=np.int64)
+        return self._counted[asked]
 
     def longest(self, metric: PersonMetric, radius: int, norm: int, count: int) -> None:
         """Return none: no person's vector leaves the engine, so none is attacked."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from tacit.statistics.engines.schema import DECIMAL, FLOAT, TEXTS, UNTYPED, WHOLE
 from tacit.statistics.people.vectors import SPLIT
 
 
@@ -27,6 +28,8 @@ class Dialect:
         text: the type of texts.
         materialized: what a table that is named in a statement is computed once by.
         raises: whether a product of doubles that is too small to be one is an error.
+        bytewise: what makes texts compare by their bytes.
+        trying: what makes a text a number, or NULL.
     """
 
     name: str
@@ -40,6 +43,8 @@ class Dialect:
     text: str
     materialized: str = ""
     raises: bool = False
+    bytewise: str = ""
+    trying: str = "TRY_CAST({} AS DOUBLE)"
 
     def number(self, value: float) -> str:
         """Return a double, from the shortest digits that are read as it."""
@@ -62,6 +67,33 @@ class Dialect:
             for part in (self.upper, self.lower)
         )
         return f"({upper} * {self.number(2.0**SPLIT)} + {lower})"
+
+    def read_number(self, value: str, kind: str) -> str | None:
+        """Return a cell as a double, NULL for NaN and for no number; None for no such kind."""
+        nothing = f"CAST('NaN' AS {self.double})"
+        if kind == WHOLE:
+            return self.as_double(value)
+        if kind == FLOAT:
+            # NaN equals itself in every engine
+            return f"NULLIF({self.as_double(value)}, {nothing})"
+        if kind == UNTYPED and self.trying:
+            return f"NULLIF({self.trying.format(value)}, {nothing})"
+        if kind != DECIMAL:
+            return None
+        if not self.raises:
+            return self.as_double(value)
+        # too large or too small for a double is an error there, and NaN larger than any
+        ends = f"WHEN {value} > 1e300 THEN 1e300 WHEN {value} < -1e300 THEN -1e300 "
+        small = f"WHEN ABS({value}) < 1e-300 THEN 0 "
+        held = f"CASE WHEN {value} = 'NaN' THEN NULL {ends}{small}ELSE {value} END"
+        return self.as_double(held)
+
+    def read_text(self, value: str, kind: str) -> str | None:
+        """Return a cell as a text; None for no such kind."""
+        if kind not in TEXTS:
+            return None
+        held = value if kind == UNTYPED else f"CAST({value} AS {self.text})"
+        return f"{held}{self.bytewise}"
 
     def quoted(self, text: str) -> str:
         """Return a text as it stands in a statement."""
@@ -100,6 +132,8 @@ POSTGRES = Dialect(
     text="TEXT",
     materialized="MATERIALIZED ",
     raises=True,
+    bytewise=' COLLATE "C"',
+    trying="",
 )
 SPARK = Dialect(
     name="spark",

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tacit.statistics.engines.dialects import DUCKDB, Dialect
+from tacit.statistics.engines.schema import UNTYPED, TableThere, TypedColumn, kind_of
 
 # Nothing is fetched from elsewhere to answer a query, no setting is changed by what it reads, and
 # what a column of Python objects holds does not decide its type.
@@ -15,17 +20,20 @@ SETTINGS = {
     "preserve_insertion_order": "false",
     "pandas_analyze_sample": "0",
 }
+PARQUET, GZIP, DATABASE = b"PAR1", b"\x1f\x8b", b"DUCK"
+FOREIGN = {
+    b"ARROW1": "Arrow", b"SQLite format 3": "SQLite", b"PK\x03\x04": "a ZIP archive",
+    b"BZh": "bzip2", b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "LZ4",
+}  # fmt: skip
+JSON_ENDS = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz")
+# A header, and the largest record.
+HEAD, LARGEST_LINE = 1 << 16, 1 << 24
 
 
 @dataclass(eq=False)
 class DuckDB:
-    """A connection to DuckDB.
+    """A connection to DuckDB, opened when it is first used."""
 
-    Args:
-        path: a file of DuckDB's, which is opened for reading; None for none.
-    """
-
-    path: str | None = None
     dialect: Dialect = DUCKDB
     _connection: Any = field(default=None, repr=False)
 
@@ -38,17 +46,12 @@ class DuckDB:
 
     @property
     def connection(self) -> Any:
-        """The connection, opened when it is first asked for."""
+        """The connection."""
         if self._connection is None:
             import duckdb
 
-            try:
-                self._connection = duckdb.connect(
-                    self.path or ":memory:", read_only=self.path is not None, config=SETTINGS
-                )
-                self._connection.execute("SET enable_progress_bar = false")
-            except duckdb.Error as error:
-                raise failed(error) from None
+            self._connection = duckdb.connect(":memory:", config=SETTINGS)
+            self._connection.execute("SET enable_progress_bar = false")
         return self._connection
 
     def run(self, statement: str) -> list[tuple[Any, ...]]:
@@ -62,8 +65,44 @@ class DuckDB:
         try:
             rows: list[tuple[Any, ...]] = self.connection.execute(statement).fetchall()
         except duckdb.Error as error:
-            raise failed(error) from None
+            raise _failed(error) from None
         return rows
+
+    def table(
+        self, name: str, source: Any, person: str | None, wanted: Sequence[str]
+    ) -> TableThere:
+        """Return a table: a file of CSV, Parquet, JSON or DuckDB's own, or a data frame.
+
+        Args:
+            name: by which statements name it.
+            source: the path, or the frame.
+            person: its column of persons; None for a public table.
+            wanted: names of columns, of a file of JSON, which has no list of them.
+
+        Raises:
+            ValueError: no such file, or one of another kind.
+        """
+        if not isinstance(source, (str, os.PathLike)):
+            held = f"frame_{name}"
+            self.connection.register(held, source)
+            return self._described(name, self.dialect.named(held), person)
+        path = str(Path(source).expanduser())
+        head = _head(path, name)
+        for magic, kind in FOREIGN.items():
+            if head.startswith(magic):
+                raise ValueError(
+                    f"table: expected CSV, Parquet, JSON or a file of DuckDB for {name}, got {kind}"
+                )
+        quoted = self.dialect.quoted(_literal_path(path))
+        if head.startswith(PARQUET):
+            return self._described(name, f"read_parquet({quoted})", person)
+        if head[8:12] == DATABASE:
+            catalog = self.dialect.named(f"file_{name}")
+            self.run(f"ATTACH {self.dialect.quoted(path)} AS {catalog} (READ_ONLY)")
+            return self._described(name, f"{catalog}.{self.dialect.named(name)}", person)
+        if path.lower().endswith(JSON_ENDS):
+            return self._untyped(name, wanted, person, f"read_json({quoted}, columns = {{}})")
+        return self._csv(name, path, head, person)
 
     def close(self) -> None:
         """Let go of what is read."""
@@ -71,7 +110,61 @@ class DuckDB:
             self._connection.close()
             self._connection = None
 
+    def _described(self, name: str, relation: str, person: str | None) -> TableThere:
+        """Return a table whose columns have types."""
+        found = self.run(f"DESCRIBE SELECT * FROM {relation}")
+        columns = {row[0]: TypedColumn(row[0], row[1], kind_of(row[1])) for row in found}
+        return TableThere(name, relation, columns, person)
 
-def failed(error: Exception) -> ValueError:
+    def _untyped(
+        self, name: str, columns: Sequence[str], person: str | None, call: str
+    ) -> TableThere:
+        """Return a table of texts: what a cell holds never decides what its column is."""
+        listed = ", ".join(f"{self.dialect.quoted(one)}: 'VARCHAR'" for one in columns)
+        held = {one: TypedColumn(one, "VARCHAR", UNTYPED) for one in columns}
+        return TableThere(name, call.format(f"{{{listed}}}"), held, person)
+
+    def _csv(self, name: str, path: str, head: bytes, person: str | None) -> TableThere:
+        from tacit.statistics.tables.csv_text import BLANK_LINE, delimiter_of, fields_of
+        from tacit.statistics.tables.table import plain_text
+
+        packed = head.startswith(GZIP)
+        if packed:
+            with gzip.open(path) as stream:
+                head = stream.read(HEAD)
+        if b"\x00" in head:
+            raise ValueError(f"table: expected CSV in UTF-8 for {name}, got another file")
+        start, skipped = (3 if head.startswith(b"\xef\xbb\xbf") else 0), 0
+        while (blank := BLANK_LINE.match(head, start)) and blank.end() < len(head):
+            start, skipped = blank.end(), skipped + 1
+        text = head[start:].decode("utf-8", "ignore")
+        delimiter = delimiter_of(text, None, ".")
+        names = [plain_text(one) for one in fields_of(text, delimiter)]
+        if not names or not all(names) or len(set(names)) < len(names):
+            raise ValueError(f"table: expected a header of different names in {name}, got another")
+        call = (
+            f"read_csv({self.dialect.quoted(_literal_path(path))}, auto_detect = false, "
+            f"header = true, skip = {skipped}, delim = {self.dialect.quoted(delimiter)}, "
+            "quote = '\"', escape = '\"', strict_mode = true, null_padding = false, "
+            f"nullstr = '', max_line_size = {LARGEST_LINE}, "
+            f"compression = '{'gzip' if packed else 'none'}', columns = {{}})"
+        )
+        return self._untyped(name, names, person, call)
+
+
+def _literal_path(path: str) -> str:
+    """Return a path of which no character stands for several files."""
+    return "".join(f"[{one}]" if one in "*?[" else one for one in path)
+
+
+def _head(path: str, name: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(HEAD)
+    except OSError as error:
+        raise ValueError(f"table: cannot read {name}: {path} ({error.strerror})") from None
+
+
+def _failed(error: Exception) -> ValueError:
     """Return what is said of an error, whose own words may hold a cell."""
-    return ValueError(f"table: DuckDB refused to read it ({type(error).__name__})")
+    return ValueError(f"table: DuckDB could not read it ({type(error).__name__})")

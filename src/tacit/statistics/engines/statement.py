@@ -20,8 +20,8 @@ from tacit.statistics.queries.sums import Condition, Term
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Rows in an engine.
+class RowSource:
+    """RowSource in an engine.
 
     Attributes:
         text: a SELECT whose column ``p`` says whose a row is, ``x3`` is the number at place 3, a
@@ -88,7 +88,7 @@ class Statement:
         dialect: of the engine.
     """
 
-    rows: Rows = field(repr=False)
+    rows: RowSource = field(repr=False)
     added: Contributions = field(repr=False)
     metric: PersonMetric = field(repr=False)
     dialect: Dialect

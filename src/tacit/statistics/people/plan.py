@@ -88,6 +88,17 @@ class PeoplePlan:
         """Not known: it would have to be read from the table."""
         return None
 
+    def read(self) -> None:
+        """Ask of the persons what the draw needs, so that it cannot fail for want of it.
+
+        Raises:
+            ValueError: the engine that has their rows refuses.
+        """
+        if self.search is not None and self.radius is None:
+            self.search.count(self.metric, self.persons, self.budget.norm)
+        elif self.radius is not None:
+            self.persons.total(self.metric, self.radius, self.budget.norm)
+
     def found(self, rng: RandomSource) -> PeoplePlan:
         """Return the plan with its radius, which is drawn where none was declared."""
         if self.radius is not None or self.search is None:

@@ -13,7 +13,7 @@ from tacit._ground.checks import Array, RandomSource
 from tacit.design.choosing import choose, range_of
 from tacit.design.grid import random_bits
 from tacit.statistics.people.contributors import Contributors
-from tacit.statistics.people.vectors import PersonMetric
+from tacit.statistics.people.vectors import PersonMetric, Whole
 
 # Aimed at is the length that so many persons exceed, times √sums/μ: then the bias of the clip
 # and the noise are of one size.
@@ -40,13 +40,15 @@ class RadiusSearch:
     epsilon: float
     rank: int
 
+    def count(self, metric: PersonMetric, persons: Contributors, norm: int) -> Whole:
+        """Return of how many persons each radius is exceeded; one changes each by 1 at most."""
+        return persons.beyond(metric, [int(one) for one in radii(metric).tolist()], norm)
+
     def find(
         self, metric: PersonMetric, persons: Contributors, norm: int, rng: RandomSource
     ) -> int:
         """Choose a radius in units of the coordinates, from what persons add."""
-        tried = radii(metric)
-        # of how many persons each is exceeded: one person changes every count by 1 at most
-        beyond = persons.beyond(metric, [int(one) for one in tried.tolist()], norm)
+        tried, beyond = radii(metric), self.count(metric, persons, norm)
         gaps = np.abs(beyond - self.rank).tolist()
         # the choice costs a range of ε, each weight half of it
         rate = Fraction(self.epsilon) / 2

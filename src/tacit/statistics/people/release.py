@@ -29,7 +29,7 @@ from tacit.statistics.details import (
 from tacit.statistics.people.noise import DISCRETE_SLACK
 from tacit.statistics.people.quantiles import ChoiceRanges
 from tacit.statistics.people.radius import left_of
-from tacit.statistics.queries.counts import GroupBy
+from tacit.statistics.queries.counts import GroupBy, Present
 from tacit.statistics.queries.moments import MomentStatistic
 from tacit.statistics.queries.statistic import Statistic
 
@@ -62,6 +62,7 @@ class PeopleDetails(NumbersDetails):
         quantiles: how many numbers are quantiles, each chosen with the ends of its interval.
         quantile_share: of the budget that these cost.
         quantile_ranges: bounded ranges of the loss of a choice of a value, and of an end.
+        sql: the statement that was asked, where one was.
     """
 
     promise: Table
@@ -79,6 +80,7 @@ class PeopleDetails(NumbersDetails):
     quantiles: int = 0
     quantile_share: float = 0.0
     quantile_ranges: tuple[float, float] = (0.0, 0.0)
+    sql: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -242,7 +244,7 @@ def covers(details: PeopleDetails, level: float) -> bool:
 
 
 # Queries that a file may hold: their modules are read before one is.
-STORED = (GroupBy, MomentStatistic)
+STORED = (GroupBy, MomentStatistic, Present)
 PEOPLE = Kind(
     name=KIND, details=PeopleDetails, recompute=recompute, sections="tacit.statistics.page:sections"
 )

@@ -546,6 +546,45 @@ def _check_span(grid: Sequence[float]) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Present(Statistic):
+    """A statistic of the rows in which a column holds a number.
+
+    Attributes:
+        statistic: what is computed of them.
+        column: name of the column.
+
+    Example:
+        >>> Present(RowCount(), "age").bind(Columns(("age",))).names()
+        ('rows',)
+    """
+
+    word: ClassVar[str] = "present"
+
+    statistic: Statistic
+    column: str
+
+    def reads(self) -> tuple[str, ...] | None:
+        """Return the columns of the statistic and the one that holds something."""
+        inner = self.statistic.reads()
+        return None if inner is None else tuple(dict.fromkeys((*inner, self.column)))
+
+    def bind(self, columns: Columns) -> SumStatistic:
+        """Return the statistic of those rows.
+
+        Raises:
+            ValueError: no such column, or a statistic that does not add up.
+        """
+        place, inner = columns.position(self.column), self.statistic.bind(columns)
+        if not isinstance(inner, SumStatistic):
+            raise ValueError(
+                f"query: expected a statistic that adds up where {self.column!r} holds something, "
+                f"got {self.statistic.word}"
+            )
+        # NaN is within no interval
+        return inner.within(Condition(place, -math.inf, math.inf, closed=True), "")
+
+
 def _least(levels: Array, count: Array) -> Array:
     """Return how many of N rows a quantile is not exceeded by: qN, or any at all for q = 0."""
     return np.where(levels > 0.0, levels * count, 0.5)

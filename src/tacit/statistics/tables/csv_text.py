@@ -195,8 +195,8 @@ class CsvText:
         self._label, self._given = label, delimiter is not None
         start, self._first_line = self._first_record(content, start)
         header = content[start : start + HEADER_BYTES].decode("utf-8", "ignore")
-        self._delimiter = _delimiter(header, delimiter, decimal)
-        names = _fields(header, self._delimiter)
+        self._delimiter = delimiter_of(header, delimiter, decimal)
+        names = fields_of(header, self._delimiter)
         self._width = len(names)
         wide = ROWS_IN_A_BLOCK * sum(len(name) + 1 for name in names)
         self._block = min(max(BLOCK, wide), LARGEST_BLOCK)
@@ -337,7 +337,7 @@ class CsvText:
         )
 
 
-def _delimiter(header: str, given: str | None, decimal: str) -> str:
+def delimiter_of(header: str, given: str | None, decimal: str) -> str:
     """Return the separator given, or the one that splits the header into most names."""
     if given is not None:
         one = NAMED_DELIMITERS.get(given, given)
@@ -346,10 +346,11 @@ def _delimiter(header: str, given: str | None, decimal: str) -> str:
         return one
     # with a decimal comma, a comma that splits nothing separates nothing
     likely = DELIMITERS[1:] + DELIMITERS[:1] if decimal == "," else DELIMITERS
-    return max(likely, key=lambda one: len(_fields(header, one)))
+    return max(likely, key=lambda one: len(fields_of(header, one)))
 
 
-def _fields(header: str, delimiter: str) -> list[str]:
+def fields_of(header: str, delimiter: str) -> list[str]:
+    """Return the fields of the first record of a text."""
     try:
         return next(csv.reader(io.StringIO(header, newline=""), delimiter=delimiter), [])
     except csv.Error:

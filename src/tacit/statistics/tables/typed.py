@@ -245,10 +245,8 @@ def _forbid_writing(engine: Any) -> Any:
 
 
 def _duckdb(sql: str, path: str, show_values: bool) -> TypedTable:
-    try:
-        import duckdb
-    except ModuleNotFoundError:
-        raise ValueError(f"sql: a DuckDB query needs duckdb: {install_with('duckdb')}") from None
+    import duckdb
+
     try:
         # nothing is fetched from elsewhere to answer a query
         connection = duckdb.connect(

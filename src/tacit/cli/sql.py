@@ -1,0 +1,273 @@
+"""From a SELECT about people to released numbers, a certificate and a ledger entry."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import typer
+from rich.text import Text
+
+from tacit.cli.console import line
+from tacit.cli.options import grouped
+from tacit.cli.output import absolute_path
+from tacit.cli.publishing import (
+    Destination,
+    Drawing,
+    Source,
+    content_fingerprint,
+    publish,
+)
+from tacit.releases.promises import Table, bounds_of, clip_of, levels_of
+
+if TYPE_CHECKING:
+    from tacit.releases import Release
+    from tacit.statistics.engines.policy import TablePolicy
+    from tacit.statistics.engines.workflow import Answer
+
+PAIRED = "NAME=PATH"
+# Of a number that follows from noisy sums: its error before anything is drawn is of these.
+NOMINAL = "1,000 rows spread over the bounds and groups"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tables:
+    """What the query reads."""
+
+    panel: ClassVar[str] = "Tables"
+
+    table: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar=PAIRED, help="A table: CSV, Parquet, JSON or DuckDB. May be repeated."
+        ),
+    ] = None
+    public: Annotated[
+        list[str] | None, typer.Option(help="A table that holds no persons. May be repeated.")
+    ] = None
+    database: Annotated[
+        str | None, typer.Option(help="URL of a PostgreSQL database that has the tables.")
+    ] = None
+    policy: Annotated[
+        str | None,
+        typer.Option(help="TOML that declares tables, person, bounds, keys, budget and ledger."),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protection:
+    """Whom the answer hides, and how well."""
+
+    panel: ClassVar[str] = "Promise"
+
+    person: Annotated[
+        str | None, typer.Option(help="Column that says whose a row is, in every table.")
+    ] = None
+    unit: Annotated[str | None, typer.Option(help="Word for a person, such as household.")] = None
+    epsilon: Annotated[
+        float | None, typer.Option(help="ε; without --delta, of discrete Laplace noise.")
+    ] = None
+    delta: Annotated[float | None, typer.Option(help="δ, with --epsilon.")] = None
+    mu: Annotated[float | None, typer.Option(help="μ instead.")] = None
+    rho: Annotated[float | None, typer.Option(help="ρ instead.")] = None
+    success: Annotated[
+        float | None, typer.Option(help="Largest chance of guessing a person instead.")
+    ] = None
+    bounds: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=LOW:HIGH,…",
+            help="Lowest and highest of columns that are summed. May be repeated.",
+        ),
+    ] = None
+    keys: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE,…", help="Values of a column that is grouped by. May be repeated."
+        ),
+    ] = None
+    clip: Annotated[
+        str | None,
+        typer.Option(
+            metavar="C|auto",
+            help="How far one person moves the numbers at most, as so many rows at the bounds; "
+            "found where left out and that can be, else 10.",
+        ),
+    ] = None
+
+    def promise(self, policy: TablePolicy) -> Table:
+        """Return the promise, what was declared in the policy included."""
+        own = {name: getattr(self, name) for name in ("success", "mu", "epsilon", "delta", "rho")}
+        if all(one is None for one in own.values()):
+            own = {**own, **policy.query}
+        settings = policy.settings
+        clip = _spelled("clip", clip_of, self.clip) if self.clip else settings.get("clip")
+        return Table(
+            **own,
+            person=self.person or settings.get("person"),
+            unit=self.unit or settings.get("unit"),
+            clip=clip,
+            bounds={**policy.bounds, **_spelled("bounds", bounds_of, self.bounds or ())} or None,
+            levels={**policy.keys, **_spelled("keys", levels_of, self.keys or ())} or None,
+        )
+
+
+Explain = Annotated[
+    bool,
+    typer.Option(
+        "--explain",
+        help="Print what is clipped and what noise each number gets; read no row, draw nothing.",
+    ),
+]
+Query = Annotated[str, typer.Argument(metavar="SELECT", help="One SELECT.", show_default=False)]
+
+
+@grouped
+def sql(
+    query: Query,
+    *,
+    tables: Tables,
+    protected: Protection,
+    drawing: Drawing,
+    explain: Explain = False,
+) -> None:
+    """Answer a SELECT about people from tables that stay where they are, with designed noise.
+
+    Each person's rows, in all numbers together, are clipped and summed as whole numbers inside the
+    engine that holds them; noise is drawn outside. What cannot be answered so is refused by name.
+    """
+    from tacit.ledger.notions import notion_of
+    from tacit.statistics.engines.policy import TablePolicy, read_policy
+    from tacit.statistics.engines.workflow import answer
+    from tacit.statistics.promises import keeping_of
+
+    policy = TablePolicy() if tables.policy is None else read_policy(tables.policy)
+    promise = protected.promise(policy)
+    places = {**policy.tables, **_places(tables.table or (), tables.database is not None)}
+    public = tuple(dict.fromkeys((*policy.public, *(tables.public or ()))))
+    database = tables.database or policy.settings.get("database")
+    found = answer(
+        query, places, promise, public=public, engine=_engine(database), rng=drawing.seed
+    )
+    paths = {} if database else places
+    if explain:
+        _explain(found, drawing)
+        return
+    drawing = _with_policy(drawing, policy)
+    source = Source(
+        path=None,
+        name=", ".join(found.selection.tables),
+        fingerprint=_fingerprint(paths, public) if paths else None,
+        columns=found.selection.columns,
+    )
+    if drawing.ledger is not None and drawing.secret is None and source.fingerprint is None:
+        raise ValueError("--secret: expected a name for the tables of a database, got none")
+    _budget(policy, drawing, source)
+    publish(
+        lambda: found.prepared if drawing.dry_run else found.read(),
+        drawing,
+        source,
+        spends=notion_of(keeping_of(promise).counts(found.request)),
+        others={f"--table {name}": path for path, name in _files(paths).items()},
+        tell=lambda destination, release: _tell(destination, release, found),
+    )
+
+
+def _spelled(name: str, read: Any, given: Any) -> Any:
+    try:
+        return read(given)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def _places(texts: Sequence[str], there: bool) -> dict[str, str]:
+    """Return what tables are, by name: ``visits=visits.parquet``; of a database, ``visits``."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, given, path = text.partition("=")
+        if not name.strip() or (given and not path) or not (given or there):
+            raise ValueError(f"--table: expected {PAIRED}, got {text!r}")
+        if name.strip() in found:
+            raise ValueError(f"--table: the table {name.strip()!r} is named twice")
+        found[name.strip()] = path or name.strip()
+    return found
+
+
+def _files(paths: Mapping[str, str]) -> dict[str, str]:
+    """Return the names of tables by their files: several may be of one."""
+    return {str(absolute_path(path)): name for name, path in paths.items()}
+
+
+def _engine(database: str | None) -> Any:
+    if database is None:
+        return None
+    from tacit.statistics.engines.postgres import PostgreSQL
+
+    return PostgreSQL(database)
+
+
+def _fingerprint(paths: Mapping[str, str], public: Sequence[str]) -> str:
+    """Return the digest of all tables of persons that were declared, whichever a query reads."""
+    digests = sorted(
+        content_fingerprint(path) for name, path in paths.items() if name not in public
+    )
+    return "sha256:" + hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+def _with_policy(drawing: Drawing, policy: TablePolicy) -> Drawing:
+    """Return where the release goes, with the ledger and the secret of the policy."""
+    ledger = drawing.ledger or policy.settings.get("ledger")
+    secret = drawing.secret or (policy.settings.get("secret") if ledger else None)
+    return replace(drawing, ledger=ledger, secret=secret)
+
+
+def _budget(policy: TablePolicy, drawing: Drawing, source: Source) -> None:
+    """Set the budget of the policy where the ledger has none for these tables yet."""
+    if not policy.budget or drawing.ledger is None or drawing.dry_run:
+        return
+    from tacit.ledger import Ledger
+
+    name = drawing.secret or source.fingerprint
+    assert name is not None
+    book = Ledger(drawing.ledger)
+    if name not in book.secrets() or book.budget(name) is None:
+        book.set_budget(name, **policy.budget)
+
+
+def _explain(found: Answer, drawing: Drawing) -> None:
+    """Print what will be read, clipped and noised."""
+    from tacit.cli.output import json_output
+
+    output = json_output(drawing.json, drawing.force)
+    content = found.explained()
+    output.write(content)
+    console = output.console
+    for label, texts in content.items():
+        for text in [texts] if isinstance(texts, str) else texts:
+            line(console, label, text)
+    for one in found.prepared.expected:
+        told = f"{one.name} ± {one.error:.4g} (one deviation, of {NOMINAL})"
+        line(console, "error", told)
+    line(console, "drawn", "nothing: no row was read")
+    output.tell()
+
+
+def _tell(destination: Destination, release: Release[Any], found: Answer) -> None:
+    """Print the verdict, every number with its interval, and the rest in a line each."""
+    from tacit.pages.numbers import number_lines, strength_words
+    from tacit.pages.words import verdict
+
+    console, conclusion = destination.json.console, verdict(release)
+    console.print(Text(conclusion.sentence, "bold" if conclusion.kind == "bounded" else "bold red"))
+    for number, outputs in enumerate(number_lines(tuple(release.numbers or ()))):
+        line(console, "" if number else "released", outputs)
+    void = "void: " if release.reproducible else ""
+    line(console, "hides", release.secret)
+    line(console, "guarantee", void + strength_words(release.guarantees))
+    line(console, "noise", release.method)
+    for note in (*release.notes, *release.remarks):
+        line(console, "note", note)
+    line(console, "engine", found.persons.engine)
+    destination.tell()

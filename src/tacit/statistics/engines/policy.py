@@ -1,0 +1,148 @@
+"""A file that declares tables, persons, bounds, keys and a budget, so that nobody retypes them."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tacit.releases.strength import gaussian_mu
+
+KNOWN = {
+    "person": str, "unit": str, "clip": (int, float, str), "ledger": str, "secret": str,
+    "database": str, "tables": dict, "bounds": dict, "keys": dict, "budget": dict, "query": dict,
+}  # fmt: skip
+STRENGTHS = ("success", "mu", "epsilon", "delta", "rho")
+
+
+@dataclass(frozen=True)
+class TablePolicy:
+    """What was declared of tables and their persons, before anybody asked anything.
+
+    Attributes:
+        tables: paths, or names in a database, by the names that queries use.
+        public: names of those that hold no persons.
+        bounds: (lowest, highest) of columns, by name.
+        keys: values of columns that queries group by.
+        settings: person, unit, clip, ledger, secret and database, where they were given.
+        query: how strongly one query protects, where it does not say.
+        budget: what may be spent in all: mu, or epsilon alone.
+    """
+
+    tables: Mapping[str, str] = field(default_factory=dict)
+    public: tuple[str, ...] = ()
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    keys: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    query: Mapping[str, float] = field(default_factory=dict)
+    budget: Mapping[str, float] = field(default_factory=dict)
+
+
+def read_policy(path: str) -> TablePolicy:
+    """Return the policy of a TOML file; its paths are those beside it.
+
+    Raises:
+        ValueError: a file that is none, or an entry that is not known.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> file = pathlib.Path(tempfile.mkdtemp()) / "data.toml"
+        >>> _ = file.write_text('person = "customer"\\n[tables]\\nvisits = "visits.parquet"\\n')
+        >>> read_policy(str(file)).settings["person"]
+        'customer'
+    """
+    try:
+        content = tomllib.loads(Path(path).expanduser().read_text("utf-8"))
+    except OSError as error:
+        raise ValueError(f"policy: cannot read {path} ({error.strerror})") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        raise ValueError(f"policy: expected TOML, got another file: {path}") from None
+    for name, held in content.items():
+        if name not in KNOWN:
+            raise ValueError(f"policy: expected {', '.join(KNOWN)}, got {name!r}")
+        if not isinstance(held, KNOWN[name]) or isinstance(held, bool):  # type: ignore[arg-type]
+            raise ValueError(f"policy: expected another kind of value for {name!r}")
+    folder = Path(path).expanduser().parent
+    tables, public = _tables(content.get("tables", {}), folder, "database" in content)
+    settings: dict[str, Any] = {
+        name: content[name]
+        for name in ("person", "unit", "clip", "ledger", "secret", "database")
+        if name in content
+    }
+    if "ledger" in settings and "://" not in settings["ledger"]:
+        settings["ledger"] = str(folder / settings["ledger"])
+    return TablePolicy(
+        tables=tables,
+        public=public,
+        bounds={name: _ends(name, held) for name, held in content.get("bounds", {}).items()},
+        keys={name: _values(name, held) for name, held in content.get("keys", {}).items()},
+        settings=settings,
+        query=_strength("query", content.get("query", {})),
+        budget=_budget(content.get("budget", {})),
+    )
+
+
+def _tables(
+    declared: Mapping[str, Any], folder: Path, there: bool
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return what tables are, and which are public: ``visits = PATH``, or a table of its own."""
+    found, public = {}, []
+    for name, held in declared.items():
+        own = {"path": held} if isinstance(held, str) else held
+        if not isinstance(own, dict) or not set(own) <= {"path", "public"}:
+            raise ValueError(f"policy: expected path and public of the table {name!r}")
+        path = own.get("path", name if there else None)
+        if not isinstance(path, str):
+            raise ValueError(f"policy: expected a path of the table {name!r}, got none")
+        found[name] = path if there else str(folder / path)
+        if not isinstance(own.get("public", False), bool):
+            raise ValueError(f"policy: expected true or false for public of {name!r}")
+        if own.get("public", False):
+            public.append(name)
+    return found, tuple(public)
+
+
+def _ends(name: str, held: Any) -> tuple[float, float]:
+    numbers = isinstance(held, list) and all(
+        isinstance(one, (int, float)) and not isinstance(one, bool) for one in held
+    )
+    if not numbers or len(held) != 2:
+        raise ValueError(f"policy: expected [lowest, highest] for bounds of {name!r}")
+    return float(held[0]), float(held[1])
+
+
+def _values(name: str, held: Any) -> tuple[Any, ...]:
+    listed = isinstance(held, list) and held
+    words = listed and all(isinstance(one, str) and one for one in held)
+    numbers = listed and all(
+        isinstance(one, (int, float)) and not isinstance(one, bool) for one in held
+    )
+    if not (words or numbers) or len(set(held)) < len(held):
+        raise ValueError(f"policy: expected a list of different texts or numbers for {name!r}")
+    return tuple(held)
+
+
+def _strength(name: str, held: Mapping[str, Any]) -> dict[str, float]:
+    for one, number in held.items():
+        numeric = isinstance(number, (int, float)) and not isinstance(number, bool)
+        if one not in STRENGTHS or not numeric:
+            raise ValueError(f"policy: expected numbers for {', '.join(STRENGTHS)} of {name!r}")
+    return {one: float(number) for one, number in held.items()}
+
+
+def _budget(held: Mapping[str, Any]) -> dict[str, float]:
+    """Return what a ledger counts: μ of a Gaussian law, or ε where no δ was given."""
+    told = _strength("budget", held)
+    if not told:
+        return {}
+    if set(told) == {"epsilon"}:
+        return told
+    try:
+        given = {name: told.get(name) for name in STRENGTHS}
+        return {"mu": gaussian_mu(prior=0.5, **given)}
+    except (TypeError, ValueError):
+        raise ValueError(
+            "policy: expected epsilon and delta, epsilon alone, mu, rho or success of the budget"
+        ) from None

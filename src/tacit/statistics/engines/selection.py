@@ -1,0 +1,451 @@
+"""A SELECT that can be answered: what it asks of persons, and where their rows come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sqlglot import exp
+
+from tacit.statistics.engines.dialects import Dialect
+from tacit.statistics.engines.expressions import Ends, Reader, name_of, refused
+from tacit.statistics.engines.schema import NUMBERS, TableThere, TypedColumn
+from tacit.statistics.engines.statement import RowSource
+from tacit.statistics.queries.counts import Count, GroupBy, Present, RowCount
+from tacit.statistics.queries.moments import Correlation, Mean, StandardDeviation, Sum, Variance
+from tacit.statistics.queries.statistic import Statistic
+
+READ = {"expressions", "from_", "joins", "where", "group", "kind"}
+CLAUSES = {
+    "with_": "WITH", "distinct": "SELECT DISTINCT", "having": "HAVING", "order": "ORDER BY",
+    "limit": "LIMIT", "offset": "OFFSET", "qualify": "QUALIFY", "windows": "WINDOW",
+    "laterals": "LATERAL", "sample": "TABLESAMPLE", "pivots": "PIVOT", "connect": "CONNECT BY",
+    "into": "SELECT INTO", "locks": "FOR UPDATE", "sort": "SORT BY", "cluster": "CLUSTER BY",
+    "distribute": "DISTRIBUTE BY", "hint": "a hint", "match": "MATCH_RECOGNIZE",
+    "prewhere": "PREWHERE", "operation_modifiers": "a modifier of SELECT",
+}  # fmt: skip
+ONE_NUMBER: dict[type[exp.Expression], Any] = {
+    exp.Avg: Mean, exp.Sum: Sum, exp.Variance: Variance, exp.Stddev: StandardDeviation,
+    exp.StddevSamp: StandardDeviation,
+}  # fmt: skip
+TABLE_PARTS = {
+    "sample": "TABLESAMPLE", "db": "a table of another schema", "joins": "a nested join",
+}  # fmt: skip
+NO_AGGREGATE = "COUNT, SUM, AVG, VARIANCE, STDDEV and CORR are answered"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One number of the list: what it is called, and what it is of the rows of a group.
+
+    Attributes:
+        name: its alias, or how it was written.
+        statistic: of the columns that hold its numbers.
+        text: as it was written.
+    """
+
+    name: str
+    statistic: Statistic
+    text: str
+
+
+@dataclass(frozen=True)
+class Key:
+    """A column by which rows are grouped.
+
+    Attributes:
+        name: of the column.
+        text: it, as it is compared.
+        literals: the declared levels, as it is compared with them.
+        levels: the same as they were declared.
+    """
+
+    name: str
+    text: str = field(repr=False)
+    literals: tuple[str, ...] = field(repr=False)
+    levels: tuple[str | float, ...]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A SELECT that was read.
+
+    Attributes:
+        asked: its numbers, each in every group.
+        keys: what it groups by.
+        numbers: the columns that numbers are computed of: text and bounds, by name; a column whose
+            bounds are None only says whether a row counts.
+        persons: the person of a row, as a text of the statement.
+        origin: what stands behind FROM.
+        condition: what stands behind WHERE; empty for none.
+        tables: names of the tables that are read.
+        unit: the column of the persons.
+    """
+
+    asked: tuple[Asked, ...]
+    keys: tuple[Key, ...]
+    numbers: Mapping[str, tuple[str, Ends | None]] = field(repr=False)
+    persons: str = field(repr=False)
+    origin: str = field(repr=False)
+    condition: str = field(repr=False)
+    tables: tuple[str, ...]
+    unit: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of what is read, those of numbers before those of groups."""
+        return (*self.numbers, *(key.name for key in self.keys))
+
+    def rows(self) -> RowSource:
+        """Return what an engine reads."""
+        first = len(self.numbers)
+        held = [f"{text} AS x{place}" for place, (text, _) in enumerate(self.numbers.values())]
+        held += [f"{key.text} AS k{first + place}" for place, key in enumerate(self.keys)]
+        text = f"SELECT {', '.join([f'{self.persons} AS p', *held])} FROM {self.origin}"
+        if self.condition:
+            text += f" WHERE {self.condition}"
+        return RowSource(text, {first + place: key.literals for place, key in enumerate(self.keys)})
+
+    def statistics(self) -> tuple[Statistic, ...]:
+        """Return what is asked, in every group."""
+        grouped = []
+        for one in self.asked:
+            statistic = one.statistic
+            for key in self.keys:
+                statistic = GroupBy(statistic, key.name)
+            grouped.append(statistic)
+        return tuple(grouped)
+
+
+def parse(text: str) -> exp.Select:
+    """Return the one SELECT of a text.
+
+    Raises:
+        ValueError: it is none, or has a clause that is not answered, which is named.
+    """
+    import sqlglot
+
+    try:
+        statements = [one for one in sqlglot.parse(text, read="duckdb") if one is not None]
+    except sqlglot.errors.SqlglotError as error:
+        where = (getattr(error, "errors", None) or [{}])[0]
+        at = f" at line {where['line']}, column {where['col']}" if where.get("line") else ""
+        raise ValueError(f"sql: expected a SELECT, got a text that is none{at}") from None
+    except RecursionError:
+        raise ValueError("sql: expected a shorter SELECT, got one too deep to read") from None
+    if len(statements) != 1:
+        raise ValueError(f"sql: expected one statement, got {len(statements)}")
+    root = statements[0]
+    if not isinstance(root, exp.Select):
+        raise refused(name_of(root), "one SELECT is")
+    for name, held in root.args.items():
+        if held and name not in READ:
+            raise refused(CLAUSES.get(name, name.strip("_").upper()), "it is no sum over persons")
+    if root.args.get("from_") is None:
+        raise refused("SELECT without FROM", "a table is expected")
+    return root
+
+
+def tables_of(root: exp.Select) -> dict[str, str]:
+    """Return the tables that a SELECT reads, by the names that it gives them.
+
+    Raises:
+        ValueError: what it reads is no table.
+    """
+    found: dict[str, str] = {}
+    nodes = (root.args["from_"].this, *(join.this for join in root.args.get("joins") or ()))
+    for node in nodes:
+        if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
+            raise refused(name_of(node if not isinstance(node, exp.Table) else node.this),
+                          "tables that were declared are read")  # fmt: skip
+        for name, held in node.args.items():
+            if held and name not in ("this", "alias"):
+                raise refused(TABLE_PARTS.get(name, name.upper()), "tables are read whole")
+        alias = node.args.get("alias")
+        if alias is not None and alias.args.get("columns"):
+            raise refused("an alias with columns", "name the columns of the table")
+        called = node.alias or node.name
+        if called in found:
+            raise ValueError(f"sql: expected a name for each table, got {called!r} twice")
+        found[called] = node.name
+    return found
+
+
+def columns_named(root: exp.Select) -> tuple[str, ...]:
+    """Return every name of a column that a SELECT says, for files whose columns have no list."""
+    used = [one.name for one in root.find_all(exp.Column)]
+    using = [
+        one.name for join in root.args.get("joins") or () for one in join.args.get("using") or ()
+    ]
+    return tuple(dict.fromkeys((*used, *using)))
+
+
+def select(
+    root: exp.Select,
+    tables: Mapping[str, TableThere],
+    dialect: Dialect,
+    bounds: Mapping[str, Ends],
+    levels: Mapping[str, Sequence[str | float]],
+) -> Selection:
+    """Return what a SELECT asks.
+
+    Args:
+        root: as ``parse`` returns it.
+        tables: by the names that it gives them.
+        dialect: of the engine.
+        bounds: declared (lowest, highest), by column.
+        levels: declared values of the columns it groups by.
+
+    Raises:
+        ValueError: a construct that is not answered, which is named; a column that is not there,
+            without bounds or without levels.
+    """
+    reader = Reader(dialect, tables, bounds)
+    origin, person = _origin(root, reader)
+    where = root.args.get("where")
+    keys = tuple(_key(one, reader, levels) for one in _grouped(root))
+    asked, numbers = _list(root, reader, keys)
+    alias, column = person
+    return Selection(
+        asked=asked,
+        keys=keys,
+        numbers=numbers,
+        persons=_persons(reader.written(alias, column), column, dialect),
+        origin=origin,
+        condition="" if where is None else reader.condition(where.this),
+        tables=tuple(dict.fromkeys(one.name for one in tables.values())),
+        unit=column.name,
+    )
+
+
+def _persons(text: str, column: TypedColumn, dialect: Dialect) -> str:
+    """Return whose a row is, as something that is equal for rows of one person alone."""
+    exact = column.kind in NUMBERS[:1] or column.declared.lower() in ("varchar", "text", "string")
+    return text if exact else f"CAST({text} AS {dialect.text})"
+
+
+def _origin(root: exp.Select, reader: Reader) -> tuple[str, tuple[str, TypedColumn]]:
+    """Return what stands behind FROM, and the column that says whose a row of it is."""
+    names = list(reader.tables)
+    persons = {
+        alias: (alias, column)
+        for alias, table in reader.tables.items()
+        if table.person is not None and (column := table.column(table.person)) is not None
+    }
+    if not persons:
+        raise ValueError("person: expected a table of the query that has their column, got none")
+    text = f"{reader.tables[names[0]].relation} AS {reader.dialect.named(names[0])}"
+    before = [names[0]]
+    for join, alias in zip(root.args.get("joins") or (), names[1:], strict=True):
+        side, kind = str(join.args.get("side") or ""), str(join.args.get("kind") or "")
+        if join.args.get("method"):
+            raise refused(f"{join.args['method']} JOIN", "say USING (column) or ON")
+        if side in ("RIGHT", "FULL") or kind not in ("", "INNER", "OUTER", "CROSS"):
+            raise refused(f"{side or kind} JOIN", "JOIN and LEFT JOIN are")
+        pairs = _pairs(join, alias, before, reader)
+        keeps = any(
+            left == persons.get(left[0]) and right == persons[alias] for left, right in pairs
+        ) if alias in persons else True  # fmt: skip
+        if alias in persons and any(one in persons for one in before) and not keeps:
+            raise refused(
+                "a join that loses the person",
+                f"{alias} and {' and '.join(before)} are not joined by {persons[alias][1].name}",
+            )
+        met = " AND ".join(_equal(left, right, reader) for left, right in pairs) or "1 = 1"
+        word = "LEFT JOIN" if side == "LEFT" else "JOIN"
+        table = f"{reader.tables[alias].relation} AS {reader.dialect.named(alias)}"
+        text += f" {word} {table} ON {met}"
+        before.append(alias)
+    return text, next(persons[alias] for alias in names if alias in persons)
+
+
+Place = tuple[str, TypedColumn]
+
+
+def _pairs(
+    join: exp.Join, alias: str, before: Sequence[str], reader: Reader
+) -> list[tuple[Place, Place]]:
+    """Return the columns that a join holds equal, of the tables before and of its own."""
+    earlier = replace(reader, tables={one: reader.tables[one] for one in before})
+    own = replace(reader, tables={alias: reader.tables[alias]})
+    pairs = [
+        (earlier.find(exp.column(one.name)), own.find(exp.column(one.name)))
+        for one in join.args.get("using") or ()
+    ]
+    conditions = [] if join.args.get("on") is None else list(_conjuncts(join.args["on"]))
+    for condition in conditions:
+        left, right = condition.args.get("this"), condition.args.get("expression")
+        columns = isinstance(left, exp.Column) and isinstance(right, exp.Column)
+        if not isinstance(condition, exp.EQ) or not columns:
+            raise refused(f"{name_of(condition)} in ON", "columns that are equal join tables")
+        first, second = (reader.find(one) for one in condition.find_all(exp.Column))
+        if first[0] == alias:
+            first, second = second, first
+        if first[0] == alias or second[0] != alias:
+            raise refused("a condition on one table in ON", "columns that are equal join tables")
+        pairs.append((first, second))
+    return pairs
+
+
+def _conjuncts(node: exp.Expression) -> list[exp.Expression]:
+    if isinstance(node, exp.Paren):
+        return _conjuncts(node.this)
+    if isinstance(node, exp.And):
+        return [*_conjuncts(node.this), *_conjuncts(node.expression)]
+    return [node]
+
+
+def _equal(left: Place, right: Place, reader: Reader) -> str:
+    one, other = (reader.written(*place) for place in (left, right))
+    if left[1].declared.lower() != right[1].declared.lower():
+        # a comparison of two types casts one of them, which might fail
+        kind = reader.dialect.text
+        one, other = f"CAST({one} AS {kind})", f"CAST({other} AS {kind})"
+    return f"{one} = {other}"
+
+
+def _grouped(root: exp.Select) -> list[exp.Column]:
+    group = root.args.get("group")
+    if group is None:
+        return []
+    for name, held in group.args.items():
+        if held and name != "expressions":
+            raise refused(f"GROUP BY {name.upper()}", "columns group rows")
+    for one in group.expressions:
+        if not isinstance(one, exp.Column):
+            raise refused(f"GROUP BY {name_of(one)}", "columns group rows")
+    return list(group.expressions)
+
+
+def _key(node: exp.Column, reader: Reader, levels: Mapping[str, Sequence[str | float]]) -> Key:
+    if reader.is_person(node):
+        raise refused("grouping by person", "every group would tell of one")
+    alias, column = reader.find(node)
+    declared = next(
+        (
+            levels[name]
+            for name in (f"{alias}.{column.name}", column.name, node.name)
+            if name in levels
+        ),
+        None,
+    )
+    if declared is None:
+        raise refused(
+            f"GROUP BY {column.name} without its values",
+            "declare them without looking at the table (--keys, keys=)",
+        )
+    written = reader.written(alias, column)
+    numbers = all(isinstance(one, (int, float)) for one in declared)
+    if numbers and column.kind in NUMBERS:
+        held = tuple(float(one) for one in declared)
+        literals = tuple(map(reader.dialect.number, held))
+        return Key(column.name, reader.cell(alias, column), literals, held)
+    text = reader.dialect.read_text(written, column.kind)
+    if text is None:
+        raise ValueError(f"keys: expected values of {column.kind} for {column.name}, got texts")
+    words = tuple(str(one) if isinstance(one, str) else f"{one:g}" for one in declared)
+    return Key(column.name, text, tuple(map(reader.dialect.quoted, words)), words)
+
+
+def _list(
+    root: exp.Select, reader: Reader, keys: Sequence[Key]
+) -> tuple[tuple[Asked, ...], dict[str, tuple[str, Ends | None]]]:
+    """Return the numbers of the list, and the columns that they are computed of."""
+    asked: list[Asked] = []
+    numbers: dict[str, tuple[str, Ends | None]] = {}
+    names = {key.name for key in keys}
+    for node in root.expressions:
+        held = node.this if isinstance(node, exp.Alias) else node
+        if isinstance(held, exp.Column) and not isinstance(held.this, exp.Star):
+            if reader.is_person(held):
+                raise refused("the column of the persons", "it names every one of them")
+            if reader.find(held)[1].name not in names:
+                raise refused("a plain column", f"{held.name} is not grouped by")
+            continue
+        text = held.sql(dialect="duckdb")
+        name = node.alias if isinstance(node, exp.Alias) else text
+        asked.append(Asked(name, _aggregate(held, reader, numbers), text))
+    if not asked:
+        raise refused("SELECT without an aggregate", NO_AGGREGATE)
+    if len({one.name for one in asked}) < len(asked):
+        raise ValueError("sql: expected different names of numbers, got one twice: use AS")
+    return tuple(asked), numbers
+
+
+def _aggregate(
+    node: exp.Expression, reader: Reader, numbers: dict[str, tuple[str, Ends | None]]
+) -> Statistic:
+    """Return what an aggregate is of rows, whose columns are added to those there are."""
+    if isinstance(node, exp.Paren):
+        return _aggregate(node.this, reader, numbers)
+    if isinstance(node, exp.Filter):
+        met = reader.condition(node.expression.this)
+        name = node.expression.this.sql(dialect="duckdb")
+        one = reader.dialect.number(1.0)
+        numbers.setdefault(name, (f"(CASE WHEN {met} THEN {one} END)", None))
+        return Present(_aggregate(node.this, reader, numbers), name)
+    if isinstance(node, exp.Count):
+        return _count(node, reader, numbers)
+    if isinstance(node, exp.Corr):
+        pair = [_number(one, reader, numbers) for one in (node.this, node.expression)]
+        if pair[0] == pair[1]:
+            raise refused("CORR of a column with itself", "it is 1")
+        return Present(Present(Correlation(tuple(pair)), pair[0]), pair[1])
+    kind = ONE_NUMBER.get(type(node))
+    if kind is None:
+        raise refused(name_of(node), NO_AGGREGATE)
+    if isinstance(node.this, exp.Distinct):
+        raise refused(f"{name_of(node)}(DISTINCT)", "only COUNT(DISTINCT person) is")
+    name = _number(node.this, reader, numbers)
+    return Present(kind((name,)), name)
+
+
+def _number(
+    node: exp.Expression, reader: Reader, numbers: dict[str, tuple[str, Ends | None]]
+) -> str:
+    """Return the name of the column of a number."""
+    text, ends = reader.number(node)
+    if isinstance(node, exp.Column):
+        # the statement itself takes it within its bounds
+        name, text = reader.find(node)[1].name, reader.cell(*reader.find(node))
+    else:
+        name = node.sql(dialect="duckdb")
+    if not ends[0] < ends[1]:
+        raise refused("an aggregate of a constant", f"{name} is the same for every row")
+    known = numbers.get(name)
+    if known is not None and known[0] != text:
+        raise ValueError(f"sql: the column {name} is of two tables: one of them in a query")
+    numbers[name] = (text, ends)
+    return name
+
+
+def _count(
+    node: exp.Count, reader: Reader, numbers: dict[str, tuple[str, Ends | None]]
+) -> Statistic:
+    """Return the count of rows, of rows that hold something, or of persons."""
+    if node.args.get("expressions"):
+        raise refused("COUNT of several columns", "count one, or *")
+    held = node.this
+    if isinstance(held, exp.Star):
+        return RowCount()
+    if isinstance(held, exp.Distinct):
+        if len(held.expressions) == 1 and reader.is_person(held.expressions[0]):
+            return Count()
+        raise refused("COUNT(DISTINCT)", "persons are counted so, and nothing else")
+    if isinstance(held, exp.Literal):
+        return RowCount()
+    one = reader.dialect.number(1.0)
+    if isinstance(held, exp.Column):
+        alias, column = reader.find(held)
+        text = f"(CASE WHEN {reader.written(alias, column)} IS NOT NULL THEN {one} END)"
+        name = f"{column.name} IS NOT NULL"
+    elif isinstance(held, exp.Case) and held.this is None and held.args.get("default") is None:
+        if any(not isinstance(part.args["true"], exp.Literal) for part in held.args["ifs"]):
+            raise refused("COUNT of CASE without a literal", "write THEN 1")
+        met = [reader.condition(part.this) for part in held.args["ifs"]]
+        text, name = f"(CASE WHEN {' OR '.join(met)} THEN {one} END)", held.sql(dialect="duckdb")
+    else:
+        raise refused(f"COUNT of {name_of(held)}", "count a column, or *")
+    numbers.setdefault(name, (text, None))
+    return Present(RowCount(), name)

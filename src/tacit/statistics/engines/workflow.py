@@ -1,0 +1,296 @@
+"""From a SELECT and declared tables to numbers about people that are certified."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from tacit._ground.checks import RandomSource
+from tacit.releases.promises import AUTO, Effort, Table
+from tacit.statistics.engines.contributors import InEngine
+from tacit.statistics.engines.schema import TableThere
+from tacit.statistics.engines.selection import (
+    Selection,
+    columns_named,
+    parse,
+    select,
+    tables_of,
+)
+from tacit.statistics.people.workflow import prepare
+from tacit.statistics.pools import Pool
+from tacit.statistics.prepared import PreparedNumbers, StatisticRequest
+from tacit.statistics.queries.language import bind_query
+from tacit.statistics.queries.statistic import Columns, SumQuery
+from tacit.statistics.tables.table import Category
+
+# How far a person moves the numbers, in rows, where nobody said and none can be found.
+DEFAULT_CLIP = 10.0
+QUIET = Effort(trials=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """A SELECT that can be answered; no row was read.
+
+    Attributes:
+        selection: what it asks.
+        request: the same as a statistic.
+        prepared: the numbers, certified.
+        persons: what the persons add, in their engine.
+        clip: whether how far one may move them was declared, found or neither.
+    """
+
+    selection: Selection
+    request: StatisticRequest = field(repr=False)
+    prepared: PreparedNumbers
+    persons: InEngine = field(repr=False)
+    clip: str
+
+    def explained(self) -> dict[str, Any]:
+        """Return what is read, clipped and noised, from what is declared alone."""
+        plan: Any = self.prepared.plan
+        found, details = self.selection, self.prepared.planned.details
+        unit, sums = details.unit, len(plan.added.query.terms)
+        norm = "length" if plan.budget.norm == 2 else "sum of sizes"
+        noise = "discrete Gaussian" if plan.budget.norm == 2 else "discrete Laplace"
+        far = (
+            f"{plan.radius * plan.metric.step:.6g} rows at the bounds"
+            if plan.radius is not None
+            else f"found from the tables for {details.share:.3g} of the budget"
+        )
+        return {
+            "tables": f"{', '.join(found.tables)}; {found.unit} says whose a row is",
+            "rows": [
+                f"{name} is taken within {ends[0]:g} and {ends[1]:g}"
+                for name, (_, ends) in found.numbers.items()
+                if ends is not None
+            ],
+            "groups": [
+                f"{key.name}: {len(key.levels)} declared; rows of others are left out"
+                for key in found.keys
+            ],
+            "persons": f"{sums} sums; the {norm} of all that one {unit} adds is clipped: {far}",
+            "noise": f"{noise}, whole and exact, on each of the {sums} sums, outside the engine",
+            "guarantee": self.prepared.guarantees[-1].describe(),
+            "engine": self.persons.engine,
+            "statement": self.persons.statement(plan.metric).totals(
+                plan.radius or plan.metric.radius(1.0), plan.budget.norm
+            ),
+        }
+
+    def read(self) -> PreparedNumbers:
+        """Read the rows, so that all that can fail has been done; return what can be drawn.
+
+        Raises:
+            ValueError: the engine cannot read them.
+        """
+        plan: Any = self.prepared.plan
+        plan.read()
+        return self.prepared
+
+
+def prepare_sql(
+    sql: str,
+    tables: Mapping[str, Any],
+    promise: Table,
+    *,
+    public: Collection[str] = (),
+    engine: Any = None,
+    rng: RandomSource = None,
+) -> PreparedNumbers:
+    """Certify the answer of a SELECT about people, whose rows stay where they are.
+
+    One statement takes every number within its bounds, to whole numbers, sums them by person, clips
+    each person's whole vector and adds them up, in the engine that holds the rows; the noise is
+    drawn outside. Whatever else a query may say is refused by the name of the construct.
+
+    Args:
+        sql: one SELECT of COUNT(*), COUNT(column), COUNT(DISTINCT person), SUM, AVG, VARIANCE,
+            STDDEV and CORR, with JOIN, WHERE and GROUP BY.
+        tables: what the query names: paths of CSV, Parquet, JSON or DuckDB files, or data frames;
+            of an engine, names of its tables.
+        promise: a ``Table`` with ``person``, the bounds of the columns that are summed, and the
+            values of those that are grouped by as ``levels``; without a ``clip`` it is found where
+            that can be done, else 10 rows.
+        public: names of tables that hold no persons.
+        engine: where the tables are; DuckDB in this process when None.
+        rng: as for ``prepare``.
+
+    Returns:
+        The ``PreparedNumbers``, whose ``draw`` releases them.
+
+    Raises:
+        ValueError: a query that is not answered, or tables that cannot be read.
+
+    Example:
+        >>> import pandas as pd
+        >>> from tacit import Table
+        >>> visits = pd.DataFrame({"who": ["a", "a", "b"], "paid": [3.0, 4.0, 5.0]})
+        >>> promise = Table(epsilon=1.0, delta=1e-6, person="who", bounds={"paid": (0, 10)}, clip=5)
+        >>> prepared = prepare_sql("SELECT AVG(paid) FROM visits", {"visits": visits}, promise)
+        >>> [one.name for one in prepared.expected]
+        ['AVG(paid)']
+
+    Source: docs/explanation/people.md, docs/how-to/sql.md.
+    """
+    return answer(sql, tables, promise, public=public, engine=engine, rng=rng).read()
+
+
+def answer(
+    sql: str,
+    tables: Mapping[str, Any],
+    promise: Table,
+    *,
+    public: Collection[str] = (),
+    engine: Any = None,
+    rng: RandomSource = None,
+) -> Answer:
+    """Return what ``prepare_sql`` prepares, before a row is read.
+
+    Raises:
+        ValueError: as ``prepare_sql``.
+    """
+    if engine is None:
+        from tacit.statistics.engines.duck import DuckDB
+
+        engine = DuckDB()
+    root = parse(sql)
+    there = _opened(tables_of(root), tables, promise, public, engine, columns_named(root))
+    bounds, levels = _declared(promise, there, tables, engine)
+    found = select(root, there, engine.dialect, bounds, levels)
+    try:
+        return _certified(sql, found, promise, engine, rng, promise.clip or AUTO)
+    except ValueError as error:
+        if promise.clip is not None or not str(error).startswith("clip:"):
+            raise
+        return _certified(sql, found, promise, engine, rng, DEFAULT_CLIP)
+
+
+def _opened(
+    asked: Mapping[str, str],
+    tables: Mapping[str, Any],
+    promise: Table,
+    public: Collection[str],
+    engine: Any,
+    wanted: tuple[str, ...],
+) -> dict[str, TableThere]:
+    """Return the tables of a query, by the names that it gives them."""
+    if promise.person is None:
+        raise ValueError("person: expected the column that says whose a row is, got none")
+    for name in public:
+        if name not in tables:
+            raise ValueError(f"public: expected a table that was declared, got {name!r}")
+    found = {}
+    for alias, name in asked.items():
+        if name not in tables:
+            known = ", ".join(tables) or "none"
+            raise ValueError(f"table: expected one that was declared ({known}), got {name!r}")
+        person = None if name in public else promise.person
+        listed = wanted if person is None else tuple(dict.fromkeys((*wanted, person)))
+        there = engine.table(name, tables[name], person, listed)
+        column = None if person is None else there.column(person)
+        if person is not None and column is None:
+            raise ValueError(
+                f"person: expected a column {person!r} in {name}, got none; public={name} "
+                f"(--public {name}) says that it holds no persons"
+            )
+        found[alias] = replace(there, person=None if column is None else column.name)
+    return found
+
+
+def _declared(
+    promise: Table, there: Mapping[str, TableThere], tables: Mapping[str, Any], engine: Any
+) -> tuple[Any, Any]:
+    """Return the bounds and levels of a promise, all of columns of tables that were declared."""
+    others: dict[str, TableThere] | None = None
+    for argument, given in (("bounds", promise.bounds), ("levels", promise.levels)):
+        if given is not None and not isinstance(given, Mapping):
+            raise ValueError(f"{argument}: expected them by the names of columns, got another")
+        for name in given or ():
+            if _is_of(name, there):
+                continue
+            if others is None:
+                # of a table that the query does not read
+                used = {table.name for table in there.values()}
+                unread = {key: tables[key] for key in tables if key not in used}
+                others = {key: engine.table(key, at, None, (name,)) for key, at in unread.items()}
+            if not _is_of(name, others):
+                raise ValueError(
+                    f"{argument}: expected columns of the declared tables, got {name!r}"
+                )
+    bounds: Any = promise.bounds or {}
+    for name, (low, high) in bounds.items():
+        if not -np.inf < low < high < np.inf:
+            raise ValueError(f"bounds: expected lowest < highest for {name!r}, got {low}, {high}")
+    return bounds, promise.levels or {}
+
+
+def _is_of(name: str, tables: Mapping[str, TableThere]) -> bool:
+    """Whether a name, with its table before a dot or not, is that of a column."""
+    alias, dot, column = name.rpartition(".")
+    if dot and alias in tables:
+        return tables[alias].column(column) is not None
+    return any(table.column(name) is not None for table in tables.values())
+
+
+def _certified(
+    sql: str, found: Selection, promise: Table, engine: Any, rng: RandomSource, clip: Any
+) -> Answer:
+    """Return the answer of a query that was read, under a clip."""
+    columns = found.columns
+    first = len(found.numbers)
+    categories = {
+        key.name: Category(tuple(map(_word, key.levels)), declared=True) for key in found.keys
+    }
+    pool = Pool(
+        rows=np.zeros((0, len(columns))),
+        columns=columns,
+        categories=categories,
+        bounds={
+            place: ends
+            for place, (_, ends) in enumerate(found.numbers.values())
+            if ends is not None
+        },
+        levels={
+            first + place: tuple(map(float, range(len(key.levels))))
+            for place, key in enumerate(found.keys)
+        },
+        elsewhere=lambda added: InEngine(engine, found.rows(), added),
+    )
+    promise = replace(promise, clip=clip)
+    query = _query(found, pool.as_columns(looked_at=False))
+    request = StatisticRequest(query, pool, promise, QUIET, None, rng)
+    prepared: Any = prepare(request)
+    planned = replace(
+        prepared.planned,
+        details=replace(prepared.planned.details, sql=sql),
+        notes=tuple(note for note in prepared.planned.notes if not note.startswith("codes of ")),
+    )
+    prepared = replace(prepared, planned=planned)
+    said = "declared" if clip != AUTO else "found"
+    return Answer(found, request, prepared, prepared.plan.persons, said)
+
+
+def _query(found: Selection, columns: Columns) -> SumQuery:
+    """Return the query with the names that the statement gives its numbers."""
+    query = bind_query(list(found.statistics()), columns)
+    assert isinstance(query, SumQuery)
+    each = len(query.names) // len(found.asked)
+    names = []
+    for place, one in enumerate(found.asked):
+        own = one.statistic.bind(columns)
+        (base,) = own.names()
+        group = query.names[place * each : (place + 1) * each]
+        names += [f"{one.name}{name.removeprefix(base)}" for name in group]
+    words = ", ".join(one.name for one in found.asked)
+    by = f" by {', '.join(key.name for key in found.keys)}" if found.keys else ""
+    return replace(
+        query, names=tuple(names), description=f"{words}{by} of {' and '.join(found.tables)}"
+    )
+
+
+def _word(level: str | float) -> str:
+    return level if isinstance(level, str) else f"{level:g}"

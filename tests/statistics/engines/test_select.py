@@ -1,0 +1,236 @@
+"""A SELECT about people: what is answered equals an oracle's, all else is refused by name."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tacit import Table
+from tacit.statistics.engines.workflow import answer, prepare_sql
+
+BOUNDS = {"income": (0.0, 200_000.0), "spent": (0.0, 50.0), "rate": (-1.0, 1.0)}
+LEVELS = {"city": ("Bern", "Oslo"), "kind": (1, 2)}
+PROMISE = Table(
+    epsilon=1.0, delta=1e-6, person="customer", clip=2.0**14, bounds=BOUNDS, levels=LEVELS
+)
+
+
+@pytest.fixture(scope="module")
+def frames():
+    rng = np.random.default_rng(4)
+    visits = pd.DataFrame(
+        {
+            "customer": rng.choice([*(f"c{one}" for one in range(60)), None], 500),
+            "city": rng.choice(["Bern", "Oslo", "Rome", None], 500),
+            "kind": rng.integers(1, 4, 500),
+            "spent": rng.choice([*np.arange(0.0, 60.0, 2.5), np.nan], 500),
+            "day": pd.to_datetime(rng.choice(["2024-01-05", "2024-02-07", "2025-01-01"], 500)),
+            "shop": rng.integers(0, 4, 500),
+        }
+    )
+    people = pd.DataFrame(
+        {
+            "customer": [f"c{one}" for one in range(50)],
+            "income": rng.choice([3e4, 5e4, 8e4, np.nan, 3e5], 50),
+            "age": rng.integers(10, 90, 50),
+            "rate": rng.choice([-0.5, 0.25, 1.0], 50),
+            "member": rng.random(50) < 0.5,
+        }
+    )
+    shops = pd.DataFrame({"shop": [0, 1, 2], "size": [10.0, 20.0, 30.0]})
+    return {"visits": visits, "people": people, "shops": shops}
+
+
+def numbers(sql, frames, promise=PROMISE):
+    """The numbers without noise, by name: nobody is clipped at so many rows."""
+    public = [name for name in frames if name == "shops"]
+    found = answer(sql, frames, promise, public=public)
+    plan = found.prepared.plan
+    exact = plan.metric.restore(plan.persons.whole(plan.metric))
+    values = plan.added.finish(exact, None).tolist()
+    return dict(zip(plan.added.query.names, values, strict=True))
+
+
+def joined(frames):
+    both = frames["visits"].dropna(subset="customer").merge(frames["people"], on="customer")
+    return both.assign(income=both.income.clip(0, 2e5), spent=both.spent.clip(0, 50))
+
+
+ADULTS = "FROM visits JOIN people USING (customer) WHERE age >= 18"
+ANSWERED = {
+    f"SELECT COUNT(*) {ADULTS}": lambda j: len(j[j.age >= 18]),
+    f"SELECT COUNT(DISTINCT customer) {ADULTS}": lambda j: j[j.age >= 18].customer.nunique(),
+    f"SELECT AVG(income) {ADULTS}": lambda j: j[j.age >= 18].income.mean(),
+    f"SELECT SUM(spent) {ADULTS}": lambda j: j[j.age >= 18].spent.sum(),
+    f"SELECT COUNT(spent) {ADULTS}": lambda j: j[j.age >= 18].spent.count(),
+    f"SELECT STDDEV(spent) {ADULTS}": lambda j: j[j.age >= 18].spent.std(),
+    f"SELECT VARIANCE(spent) {ADULTS}": lambda j: j[j.age >= 18].spent.var(),
+    f"SELECT CORR(spent, income) {ADULTS}": lambda j: j[j.age >= 18][["spent", "income"]]
+    .dropna().corr().iloc[0, 1],
+    f"SELECT SUM(spent * rate - 2 * spent) {ADULTS}": lambda j: (
+        j.spent * j.rate - 2 * j.spent)[j.age >= 18].sum(),
+    f"SELECT AVG(spent / 4) AS quarter {ADULTS}": lambda j: (j.spent / 4)[j.age >= 18].mean(),
+    f"SELECT COUNT(*) FILTER (WHERE city = 'Bern') {ADULTS}": lambda j: (
+        (j.age >= 18) & (j.city == "Bern")).sum(),
+    f"SELECT AVG(spent) FILTER (WHERE member) {ADULTS}": lambda j: j[
+        (j.age >= 18) & j.member].spent.mean(),
+    f"SELECT SUM(CASE WHEN kind = 2 THEN spent ELSE 0 END) {ADULTS}": lambda j: j[
+        (j.age >= 18) & (j.kind == 2)].spent.sum(),
+    f"SELECT COUNT(*) {ADULTS} AND (city IN ('Oslo', 'Rome') OR city LIKE 'Be%')": lambda j: (
+        (j.age >= 18) & j.city.isin(["Oslo", "Rome", "Bern"])).sum(),
+    f"SELECT COUNT(*) {ADULTS} AND NOT spent BETWEEN 10 AND 20": lambda j: (
+        (j.age >= 18) & ~j.spent.between(10, 20) & j.spent.notna()).sum(),
+    f"SELECT COUNT(*) {ADULTS} AND day >= DATE '2024-02-01' AND day < '2025-01-01'": lambda j: (
+        (j.age >= 18) & (j.day == "2024-02-07")).sum(),
+    f"SELECT COUNT(*) {ADULTS} AND city IS NOT NULL AND -1 < kind": lambda j: (
+        (j.age >= 18) & j.city.notna()).sum(),
+    "SELECT COUNT(DISTINCT v.customer) FROM visits v": None,
+    "SELECT AVG(s.size) FROM visits JOIN shops AS s ON visits.shop = s.shop": None,
+    "SELECT COUNT(income) FROM visits v LEFT JOIN people p ON v.customer = p.customer": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("sql", list(ANSWERED))
+def test_what_is_answered_equals_the_oracle(sql, frames):
+    used = {name: BOUNDS[name] for name in BOUNDS if name in sql}
+    promise = replace(PROMISE, bounds=used or None, levels=None)
+    if "size" in sql:
+        promise = replace(promise, bounds={"s.size": (0.0, 40.0)})
+    (found,) = numbers(sql, frames, promise).values()
+    visits = frames["visits"].dropna(subset="customer")
+    of = (
+        ANSWERED[sql]
+        or {
+            "v.customer)": lambda j: visits.customer.nunique(),
+            "s.size": lambda j: visits.merge(frames["shops"], on="shop")["size"].mean(),
+            "income": lambda j: visits.merge(frames["people"], how="left").income.count(),
+        }[next(word for word in ("v.customer)", "s.size", "income") if word in sql)]
+    )
+    assert found == pytest.approx(of(joined(frames)), rel=1e-4, abs=1e-3)
+
+
+def test_groups_of_two_columns_have_their_own_numbers(frames):
+    sql = f"SELECT city, kind, COUNT(*) AS n, SUM(spent) {ADULTS} GROUP BY city, kind"
+    promise = replace(PROMISE, bounds={"spent": (0.0, 50.0)})
+    found = numbers(sql, frames, promise)
+    rows = joined(frames)
+    rows = rows[rows.age >= 18]
+    assert list(found)[:2] == ["n|city=Bern|kind=1", "n|city=Oslo|kind=1"]
+    for city in ("Bern", "Oslo"):
+        for kind in (1, 2):
+            cell = rows[(rows.city == city) & (rows.kind == kind)]
+            assert round(found[f"n|city={city}|kind={kind}"]) == len(cell)
+            total = found[f"SUM(spent)|city={city}|kind={kind}"]
+            assert total == pytest.approx(cell.spent.sum(), abs=0.01)
+
+
+REFUSED = {
+    "SELECT AVG(income) OVER () FROM people": "a window function",
+    "SELECT COUNT(*) FROM (SELECT * FROM visits) v": "a subquery",
+    "SELECT COUNT(*) FROM visits WHERE customer IN (SELECT customer FROM people)": "a subquery",
+    "SELECT COUNT(*) FROM visits WHERE EXISTS (SELECT 1 FROM people)": "EXISTS",
+    "SELECT COUNT(*) FROM visits JOIN people ON visits.shop = people.age": "loses the person",
+    "SELECT COUNT(*) FROM visits, people": "loses the person",
+    "SELECT COUNT(*) FROM visits CROSS JOIN people": "loses the person",
+    "SELECT COUNT(*) FROM visits NATURAL JOIN people": "NATURAL JOIN",
+    "SELECT COUNT(*) FROM visits RIGHT JOIN people USING (customer)": "RIGHT JOIN",
+    "SELECT COUNT(*) FROM visits JOIN people ON visits.customer < people.customer": "in ON",
+    "SELECT my_function(spent) FROM visits": "the function MY_FUNCTION",
+    "SELECT SUM(my_function(spent)) FROM visits": "the function MY_FUNCTION",
+    "SELECT COUNT(*) FROM visits LIMIT 5": "LIMIT",
+    "SELECT COUNT(*) FROM visits LIMIT 5 OFFSET 2": "LIMIT",
+    "SELECT MAX(spent) FROM visits": "MAX",
+    "SELECT MIN(spent) FROM visits": "MIN",
+    "SELECT COUNT(*) FROM visits TABLESAMPLE (10 PERCENT)": "TABLESAMPLE",
+    "SELECT spent FROM visits": "a plain column",
+    "SELECT city, COUNT(*) FROM visits": "a plain column",
+    "SELECT customer, COUNT(*) FROM visits GROUP BY customer": "grouping by person",
+    "SELECT AVG(spent / kind) FROM visits": "division by a column",
+    "SELECT AVG(spent / 0) FROM visits": "division by 0",
+    "SELECT COUNT(*) FROM visits WHERE CAST(city AS INTEGER) > 3": "CAST",
+    "SELECT COUNT(*) FROM visits WHERE 1 / kind > 0": "division",
+    "SELECT SUM(CAST(city AS DOUBLE)) FROM visits": "CAST",
+    "SELECT SUM(DISTINCT spent) FROM visits": "DISTINCT",
+    "SELECT COUNT(DISTINCT city) FROM visits": "COUNT(DISTINCT)",
+    "SELECT DISTINCT COUNT(*) FROM visits": "SELECT DISTINCT",
+    "SELECT COUNT(*) FROM visits GROUP BY city HAVING COUNT(*) > 3": "HAVING",
+    "SELECT COUNT(*) FROM visits ORDER BY 1": "ORDER BY",
+    "SELECT COUNT(*) FROM visits QUALIFY 1 = 1": "QUALIFY",
+    "WITH v AS (SELECT * FROM visits) SELECT COUNT(*) FROM v": "WITH",
+    "SELECT COUNT(*) FROM visits UNION SELECT COUNT(*) FROM people": "UNION",
+    "SELECT COUNT(*) FROM visits GROUP BY ROLLUP (city)": "ROLLUP",
+    "SELECT COUNT(*) FROM visits GROUP BY 1": "GROUP BY",
+    "SELECT shop, COUNT(*) FROM visits GROUP BY shop": "GROUP BY shop without its values",
+    "SELECT COUNT(*) FROM visits WHERE kind = shop": "a comparison of two columns",
+    "SELECT COUNT(*) FROM visits WHERE regexp_matches(city, 'B.*')": "regular expression",
+    "SELECT COUNT(*) FROM visits WHERE kind = 'x'": "a comparison of whole numbers with a text",
+    "SELECT COUNT(*) FROM visits WHERE city > 3": "a comparison of texts with a number",
+    "SELECT COUNT(*) FROM visits WHERE kind": "a column as a condition",
+    "SELECT COUNT(*) FROM visits WHERE random() < 0.5": "RAND",
+    "SELECT STRING_AGG(city) FROM visits": "GROUP_CONCAT",
+    "SELECT MEDIAN(spent) FROM visits": "MEDIAN",
+    "SELECT AVG(spent) + 1 FROM visits": "ADD",
+    "SELECT * FROM visits": "*",
+    "SELECT 1": "without FROM",
+    "SELECT AVG(1) FROM visits": "a constant",
+    "SELECT COUNT(*) FROM visits LATERAL JOIN people": "",
+    "INSERT INTO visits VALUES (1)": "INSERT",
+    "DROP TABLE visits": "DROP",
+    "COPY visits TO 'x.csv'": "",
+    "SELECT COUNT(*) FROM read_csv('/etc/passwd')": "",
+    "SELECT COUNT(*) FROM '/etc/passwd'": "",
+    "SELECT COUNT(*) FROM main.visits": "another schema",
+    "SELECT COUNT(*) FROM visits; SELECT 1": "one statement",
+    "SELECT COUNT(*) FRM visits WHERE": "expected a SELECT",
+    "SELECT SUM(income) FROM visits": "no table of the query has a column",
+    "SELECT SUM(shop) FROM visits": "bounds",
+    "SELECT COUNT(*) FROM shops": "person",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("sql", list(REFUSED))
+def test_what_is_not_answered_is_refused_by_its_name(sql, frames):
+    promise = replace(PROMISE, bounds={"spent": (0.0, 50.0)} if "spent" in sql else None,
+                      levels={"city": ("Bern",)} if "city" in sql else None)  # fmt: skip
+    with pytest.raises(ValueError) as error:  # noqa: PT011
+        answer(sql, frames, promise, public=("shops",))
+    assert REFUSED[sql] in str(error.value)
+
+
+def test_no_cell_makes_the_engine_raise_or_stay_silent(tmp_path):
+    """A file of texts in place of numbers answers as one of numbers; so do awkward names."""
+    path = tmp_path / "it's [odd]*.csv"
+    cells = ["1", "x", "", "1e999", "-1e999", "nan", "5e-324", "'; DROP", '""', "9" * 400, "é"]
+    lines = "".join(f'p{place},"{cell}"\n' for place, cell in enumerate(cells))
+    path.write_text("who,a\n" + lines, "utf-8")
+    promise = Table(epsilon=1.0, person="who", bounds={"a": (-1.0, 1.0)}, clip=1.0)
+    sql = "SELECT COUNT(*), SUM(a), COUNT(a) FROM t WHERE NOT a > 2 OR a IS NULL OR a > 2"
+    prepare_sql(sql, {"t": str(path)}, promise)
+    sql = "SELECT SUM(a * a - a / 3) FROM t"
+    prepare_sql(sql, {"t": str(path)}, promise)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "json", "csv.gz", "duckdb"])
+def test_a_table_is_read_from_a_file(ending, tmp_path):
+    import duckdb
+
+    frame = pd.DataFrame({"who": ["a", "a", "b", None], "x": [1.0, 2.0, 4.0, 8.0]})
+    path = tmp_path / f"t.{ending}"
+    if ending.startswith("csv"):
+        frame.to_csv(path, index=False)
+    elif ending == "parquet":
+        frame.to_parquet(path)
+    elif ending == "json":
+        rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+        path.write_text("\n".join(map(json.dumps, rows)))
+    else:
+        with duckdb.connect(str(path)) as connection:
+            connection.execute("CREATE TABLE t AS SELECT * FROM frame")
+    promise = Table(epsilon=1.0, delta=1e-6, person="who", clip=10, bounds={"x": (0, 10)})
+    found = numbers("SELECT SUM(x), COUNT(*) FROM t", {"t": str(path)}, promise)
+    assert found == {
+        "SUM(x)": pytest.approx(7.0, abs=1e-3),
+        "COUNT(*)": pytest.approx(3.0, abs=1e-3),
+    }
