@@ -60,7 +60,7 @@ def name_of(node: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Reader:
+class ExpressionReader:
     """Writes the parts of a query for an engine, and refuses all that it does not know.
 
     Attributes:

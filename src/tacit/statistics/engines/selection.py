@@ -9,7 +9,7 @@ from typing import Any
 from sqlglot import exp
 
 from tacit.statistics.engines.dialects import Dialect
-from tacit.statistics.engines.expressions import Ends, Reader, name_of, refused
+from tacit.statistics.engines.expressions import Ends, ExpressionReader, name_of, refused
 from tacit.statistics.engines.schema import NUMBERS, TableThere, TypedColumn
 from tacit.statistics.engines.statement import RowSource
 from tacit.statistics.queries.counts import Count, GroupBy, Present, RowCount
@@ -201,7 +201,7 @@ def select(
         ValueError: a construct that is not answered, which is named; a column that is not there,
             without bounds or without levels.
     """
-    reader = Reader(dialect, tables, bounds)
+    reader = ExpressionReader(dialect, tables, bounds)
     origin, person = _origin(root, reader)
     where = root.args.get("where")
     keys = tuple(_key(one, reader, levels) for one in _grouped(root))
@@ -225,7 +225,7 @@ def _persons(text: str, column: TypedColumn, dialect: Dialect) -> str:
     return text if exact else f"CAST({text} AS {dialect.text})"
 
 
-def _origin(root: exp.Select, reader: Reader) -> tuple[str, tuple[str, TypedColumn]]:
+def _origin(root: exp.Select, reader: ExpressionReader) -> tuple[str, tuple[str, TypedColumn]]:
     """Return what stands behind FROM, and the column that says whose a row of it is."""
     names = list(reader.tables)
     persons = {
@@ -264,7 +264,7 @@ Place = tuple[str, TypedColumn]
 
 
 def _pairs(
-    join: exp.Join, alias: str, before: Sequence[str], reader: Reader
+    join: exp.Join, alias: str, before: Sequence[str], reader: ExpressionReader
 ) -> list[tuple[Place, Place]]:
     """Return the columns that a join holds equal, of the tables before and of its own."""
     earlier = replace(reader, tables={one: reader.tables[one] for one in before})
@@ -296,7 +296,7 @@ def _conjuncts(node: exp.Expression) -> list[exp.Expression]:
     return [node]
 
 
-def _equal(left: Place, right: Place, reader: Reader) -> str:
+def _equal(left: Place, right: Place, reader: ExpressionReader) -> str:
     one, other = (reader.written(*place) for place in (left, right))
     if left[1].declared.lower() != right[1].declared.lower():
         # a comparison of two types casts one of them, which might fail
@@ -318,7 +318,9 @@ def _grouped(root: exp.Select) -> list[exp.Column]:
     return list(group.expressions)
 
 
-def _key(node: exp.Column, reader: Reader, levels: Mapping[str, Sequence[str | float]]) -> Key:
+def _key(
+    node: exp.Column, reader: ExpressionReader, levels: Mapping[str, Sequence[str | float]]
+) -> Key:
     if reader.is_person(node):
         raise refused("grouping by person", "every group would tell of one")
     alias, column = reader.find(node)
@@ -349,7 +351,7 @@ def _key(node: exp.Column, reader: Reader, levels: Mapping[str, Sequence[str | f
 
 
 def _list(
-    root: exp.Select, reader: Reader, keys: Sequence[Key]
+    root: exp.Select, reader: ExpressionReader, keys: Sequence[Key]
 ) -> tuple[tuple[Asked, ...], dict[str, tuple[str, Ends | None]]]:
     """Return the numbers of the list, and the columns that they are computed of."""
     asked: list[Asked] = []
@@ -374,7 +376,7 @@ def _list(
 
 
 def _aggregate(
-    node: exp.Expression, reader: Reader, numbers: dict[str, tuple[str, Ends | None]]
+    node: exp.Expression, reader: ExpressionReader, numbers: dict[str, tuple[str, Ends | None]]
 ) -> Statistic:
     """Return what an aggregate is of rows, whose columns are added to those there are."""
     if isinstance(node, exp.Paren):
@@ -402,7 +404,7 @@ def _aggregate(
 
 
 def _number(
-    node: exp.Expression, reader: Reader, numbers: dict[str, tuple[str, Ends | None]]
+    node: exp.Expression, reader: ExpressionReader, numbers: dict[str, tuple[str, Ends | None]]
 ) -> str:
     """Return the name of the column of a number."""
     text, ends = reader.number(node)
@@ -421,7 +423,7 @@ def _number(
 
 
 def _count(
-    node: exp.Count, reader: Reader, numbers: dict[str, tuple[str, Ends | None]]
+    node: exp.Count, reader: ExpressionReader, numbers: dict[str, tuple[str, Ends | None]]
 ) -> Statistic:
     """Return the count of rows, of rows that hold something, or of persons."""
     if node.args.get("expressions"):
