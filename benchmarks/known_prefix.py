@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from tacit.attacks import known_prefix
+from tacit.attacks import CandidateTokens, known_prefix
 from tacit.attacks.exact.channels import Channel, CodeChannel, GaussianChannel
 from tacit.hidden_states import Codebook, CodebookFit, designs_at_budget, measure_geometry
 from tacit.models import LanguageModel, Prefixes, docstring_corpus, load
@@ -41,7 +41,12 @@ def main() -> None:
     for name, (channel, released) in releases(model, options.layer, sets).items():
         start = time.perf_counter(), time.process_time()
         found = known_prefix(
-            model, options.layer, sets.bank, released, channel, count=options.candidates
+            model,
+            options.layer,
+            sets.bank,
+            released,
+            channel,
+            candidates=CandidateTokens(count=options.candidates),
         )
         rows.append(
             {

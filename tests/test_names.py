@@ -42,7 +42,7 @@ KINDS = {
     "weights": ARRAYS | {"dict[str, float]"},
     "fisher": ARRAYS | {"Any"},
     # a network of transformers takes tensors of tokens
-    "labels": ARRAYS | {"Mapping[str, ArrayLike] | None", "npt.NDArray[np.int64]", "Tensor | None"},
+    "labels": ARRAYS | {"Mapping[str, Any] | None", "npt.NDArray[np.int64]", "Tensor | None"},
     "differences": ARRAYS
     | {"ArrayLike | Iterable[ArrayLike] | Callable[[], Iterator[ArrayLike]] | None"},
     "references": {"tuple[str, ...]", "Sequence[str] | None", "References", "References | None"},

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tacit.attacks import CodeChannel, GaussianChannel, bank_posterior
+from tacit.attacks import BankQuestion, CodeChannel, GaussianChannel, bank_posterior
 from tacit.covariance import Diagonal
 from tacit.hidden_states import CodebookFit
 
@@ -56,7 +56,9 @@ def test_the_posterior_by_a_loop(kind, known, task, weights):
                 return float(released[place] == CODES[other])
             return table[CODES[other], released[place]]
 
-    found = bank_posterior(bank, released, truth, channel, task=task, known=known, weights=weights)
+    found = bank_posterior(
+        bank, released, truth, channel, asked=BankQuestion(task=task, known=known), weights=weights
+    )
     labels = np.arange(N) if task is None else task
     mass = np.ones(N) if weights is None else weights
     np.testing.assert_allclose(found.hits, by_hand(likelihood, truth, labels, known, mass))
@@ -68,7 +70,9 @@ def test_the_posterior_by_a_loop(kind, known, task, weights):
 
 def test_codes_of_the_whole_bank_are_counted_exactly():
     """(cells of the code and what is known)/N, and without the code (values known)/N."""
-    found = bank_posterior(CODES, CODES, np.arange(N), CodeChannel(), known=FIRST)
+    found = bank_posterior(
+        CODES, CODES, np.arange(N), CodeChannel(), asked=BankQuestion(known=FIRST)
+    )
     assert found.success == pytest.approx(len(set(zip(CODES, FIRST, strict=True))) / N)
     assert found.prior == pytest.approx(len(set(FIRST)) / N)
     assert found.interval == (found.success, found.success)
@@ -82,9 +86,11 @@ def test_codes_of_the_whole_bank_are_counted_exactly():
 def test_a_code_that_is_not_the_candidates_own_is_still_weighed():
     """A release that no candidate explains leaves what is known to decide."""
     wrong = (CODES + 1) % 9
-    found = bank_posterior(CODES, wrong, np.arange(N), CodeChannel(), task=MOOD)
+    found = bank_posterior(CODES, wrong, np.arange(N), CodeChannel(), asked=BankQuestion(task=MOOD))
     assert found.success < 0.6
-    none = bank_posterior(CODES, np.full(N, 77), np.arange(N), CodeChannel(), task=MOOD)
+    none = bank_posterior(
+        CODES, np.full(N, 77), np.arange(N), CodeChannel(), asked=BankQuestion(task=MOOD)
+    )
     np.testing.assert_allclose(none.hits, none.blind)
 
 
@@ -109,11 +115,10 @@ def test_success_by_simulation_and_told_a_wrong_size():
         ({"truth": [0]}, "truth"),
         ({"released": CODES[:2].astype(float)}, "released"),
         ({"bank": CODES - 1}, "bank"),
-        ({"known": FIRST[:3]}, "known"),
-        ({"task": np.full(N, np.nan)}, "task"),
+        ({"asked": BankQuestion(known=FIRST[:3])}, "known"),
+        ({"asked": BankQuestion(task=np.full(N, np.nan))}, "task"),
         ({"weights": np.zeros(N)}, "weights"),
-        ({"names": "x"}, "names"),
-        ({"names": ()}, "names"),
+        ({"asked": "the topic"}, "asked"),
         ({"confidence": 2.0}, "confidence"),
     ],
 )
@@ -125,12 +130,19 @@ def test_bad_arguments_are_named(options, part):
         bank_posterior(**given)
 
 
+@pytest.mark.parametrize("names", ["x", ()])
+def test_names_are_two(names):
+    with pytest.raises(ValueError, match=r"^names: expected two"):
+        BankQuestion(names=names)
+
+
 @pytest.mark.parametrize("scale", [1e-320, 1e308])
 def test_weights_of_any_size_are_weights(scale):
     codes = np.array([0, 0, 1, 1, 1])
-    options = {"task": [0, 1, 0, 1, 1], "weights": np.full(5, scale)}
+    asked = BankQuestion(task=[0, 1, 0, 1, 1])
+    options = {"asked": asked, "weights": np.full(5, scale)}
     told = bank_posterior(codes, codes, np.arange(5), CodeChannel(), **options)
-    even = bank_posterior(codes, codes, np.arange(5), CodeChannel(), task=options["task"])
+    even = bank_posterior(codes, codes, np.arange(5), CodeChannel(), asked=asked)
     assert (told.success, told.prior) == (even.success, even.prior)
     noise, states = GaussianChannel(np.ones(1)), np.arange(5.0)[:, None]
     assert (
@@ -168,8 +180,8 @@ def test_the_first_token_and_a_code_of_64_on_the_small_model():
     )
     codes = book.assign(behaviours=bank)
     told = bank_posterior(
-        codes, codes, np.arange(4000), CodeChannel(), known=sets.bank[:, 0],
-        names=("the prompt", "its first token"), leakage_factor=64.0,
+        codes, codes, np.arange(4000), CodeChannel(), leakage_factor=64.0,
+        asked=BankQuestion(known=sets.bank[:, 0], names=("the prompt", "its first token")),
     )  # fmt: skip
     assert book.certify(codes).success.success <= 0.016
     assert abs(told.prior - 0.334) < 0.02

@@ -5,6 +5,7 @@ import pytest
 
 from tacit import Draw, Effort
 from tacit.attacks import (
+    BankQuestion,
     CodeChannel,
     Complement,
     Euclidean,
@@ -47,7 +48,15 @@ def attribute_of(prompts, released, labels, **options):
 LINE = np.array([[0.0], [1.0], [3.0]])
 SCORES = np.random.default_rng(0).normal(size=(9, 5))
 SAW = np.arange(40).reshape(8, 5) % 2
+
+
 # Positional arguments, options, and how many of them a Covariance or a predictor takes.
+def asked_of_codes(task, known):
+    return bank_posterior(
+        CODES, CODES[:4], np.arange(4), CodeChannel(), asked=BankQuestion(task=task, known=known)
+    )
+
+
 CALLS = {
     bayes: ([LINE, [0, 1, 1]], {"weights": [1, 2, 1], "trials": 9, "confidence": 0.9, "rng": 0}),
     bayes_success: ([LINE, [0, 1, 1]], {"weights": [1, 2, 1], "tolerance": 1e-3}),
@@ -94,21 +103,21 @@ CALLS |= {
     Topics.fit: ([TOKENS, 2], {"rng": 0}),
     bank_posterior: (
         [CODES, CODES[:4], np.arange(4), CodeChannel()],
-        {"task": CODES, "known": CODES, "weights": np.ones(9), "leakage_factor": 2.0,
-         "confidence": 0.9},
+        {"asked": BankQuestion(), "weights": np.ones(9), "leakage_factor": 2.0, "confidence": 0.9},
     ),
+    asked_of_codes: ([CODES, CODES], {}),
     attribute_of: ([TOKENS, CODES, CODES], {"learner": None, "confidence": 0.9, "rng": 0}),
 }  # fmt: skip
 NOISE = Isotropic(1.0, 1)
 BANK = np.random.default_rng(1).normal(size=(9, 3))
 RELEASED = BANK[:4] + 0.1
 RETRIEVALS = {
-    Euclidean: ({}, {"last_tokens": np.arange(9) % 2, "index": "exact", "confidence": 0.9}),
+    Euclidean: ({}, {"last_tokens": np.arange(9) % 2, "index": None, "confidence": 0.9}),
     Complement: ({"basis": np.eye(3)[:1]}, {}),
     Weighted: ({"coordinate_weights": [1.0, 2.0, 0.0]}, {}),
     Mahalanobis: (
-        {"covariance": Diagonal([1.0, 2.0, 0.5]), "floor": 0.1},
-        {"weights": np.ones(9), "rng": 0},
+        {"covariance": Diagonal([1.0, 2.0, 0.5]), "floor": 0.1, "weights": np.ones(9)},
+        {"rng": 0},
     ),
 }
 

@@ -10,7 +10,7 @@ pytest.importorskip("transformers")
 
 from scipy import stats  # noqa: E402
 
-from tacit.attacks import CodeChannel, GaussianChannel, known_prefix  # noqa: E402
+from tacit.attacks import CandidateTokens, CodeChannel, GaussianChannel, known_prefix  # noqa: E402
 from tacit.attacks.last_token.attack import attack_continued  # noqa: E402
 from tacit.attacks.last_token.field import field_position, open_field  # noqa: E402
 from tacit.covariance import Dense, Isotropic, LowRank  # noqa: E402
@@ -53,6 +53,9 @@ def halves(states, behaviours):
     return (rows[:, 0] > 0) * 2 + (rows[:, 3] > 0)
 
 
+EVERY = CandidateTokens(tokens="vocabulary")
+
+
 def likeliest(states, behaviours):
     return behaviours.argmax()
 
@@ -64,7 +67,7 @@ def test_noise_of_any_covariance_by_enumeration(model, prompts, law):
     released = clean + noise.sample(len(clean), 3)
     found = known_prefix(
         model, LAYER, prompts, released, GaussianChannel(noise, floor=0.0),
-        candidates="vocabulary", token_law=law,
+        candidates=CandidateTokens(tokens="vocabulary", token_law=law),
     )  # fmt: skip
     for row, prompt in enumerate(prompts):
         states, _, before = every_token(model, prompt)
@@ -90,7 +93,7 @@ def test_codes_by_enumeration(model, prompts, assign, predicts, randomised):
     own = np.asarray(channel.held(clean, _behaviours(model, prompts)))
     released = channel.draw(own, 5)
     assert (released != own).any() == randomised
-    found = known_prefix(model, LAYER, prompts, released, channel, candidates="vocabulary")
+    found = known_prefix(model, LAYER, prompts, released, channel, candidates=EVERY)
     for row, prompt in enumerate(prompts):
         states, after, before = every_token(model, prompt)
         codes = after.argmax(axis=1) if predicts else halves(torch.from_numpy(states), None)
@@ -118,7 +121,7 @@ def test_the_success_of_codes_is_the_sum_of_largest_masses(model):
     prompts = drawn_from_the_model(model, 200, 7)
     channel = CodeChannel(halves)
     released = channel.held(model.states(prompts, LAYER), None)
-    found = known_prefix(model, LAYER, prompts, released, channel, candidates="vocabulary")
+    found = known_prefix(model, LAYER, prompts, released, channel, candidates=EVERY)
     right, blind = [], []
     for prompt in prompts:
         states, _, before = every_token(model, prompt)
@@ -130,7 +133,12 @@ def test_the_success_of_codes_is_the_sum_of_largest_masses(model):
         assert abs(measured - np.mean(expected)) < 4 * error
     # the released codes of other prompts do not explain theirs
     shuffled = known_prefix(
-        model, LAYER, prompts, np.roll(released, 1), channel, candidates="vocabulary"
+        model,
+        LAYER,
+        prompts,
+        np.roll(released, 1),
+        channel,
+        candidates=EVERY,
     )
     assert shuffled.success < np.mean(right) - 4 * error
 
@@ -142,7 +150,12 @@ def test_noise_by_simulation_and_told_a_wrong_size(model):
     clean = model.states(prompts, LAYER).double().numpy()
     released = clean + noise.sample(len(clean), 9)
     found = known_prefix(
-        model, LAYER, prompts, released, GaussianChannel(noise), candidates="vocabulary"
+        model,
+        LAYER,
+        prompts,
+        released,
+        GaussianChannel(noise),
+        candidates=EVERY,
     )
     source = np.random.default_rng(10)
     expected = []
@@ -158,7 +171,7 @@ def test_noise_by_simulation_and_told_a_wrong_size(model):
     assert found.prior < mean - 4 * error
     wrong = known_prefix(
         model, LAYER, prompts, released, GaussianChannel(noise.scaled(400.0)),
-        candidates="vocabulary",
+        candidates=EVERY,
     )  # fmt: skip
     assert wrong.success < found.success
 
@@ -171,13 +184,22 @@ def test_bare_directions_hide_nothing_and_clean_states_give_all(model, prompts):
         (GaussianChannel(bare), clean + bare.sample(len(clean), 0)),
         (GaussianChannel(), clean),
     ):
-        found = known_prefix(model, LAYER, prompts, released, channel, candidates="vocabulary")
+        found = known_prefix(
+            model,
+            LAYER,
+            prompts,
+            released,
+            channel,
+            candidates=EVERY,
+        )
         assert found.success == 1.0
 
 
 def test_a_token_outside_the_candidates_counts_as_a_failure(model, prompts):
     clean = model.states(prompts, LAYER)
-    found = known_prefix(model, LAYER, prompts, clean, GaussianChannel(), count=5)
+    found = known_prefix(
+        model, LAYER, prompts, clean, GaussianChannel(), candidates=CandidateTokens(count=5)
+    )
     assert 0 < found.covered < 1
     assert found.success == pytest.approx(found.covered)
     outside = found.better == 5
@@ -185,7 +207,12 @@ def test_a_token_outside_the_candidates_counts_as_a_failure(model, prompts):
     assert "among the candidates" in found.describe()
     assert (found.ranks[outside] == 6).all()
     listed = known_prefix(
-        model, LAYER, prompts, clean, GaussianChannel(), candidates=[int(prompts[0, -1]), 1, 1]
+        model,
+        LAYER,
+        prompts,
+        clean,
+        GaussianChannel(),
+        candidates=CandidateTokens(tokens=[int(prompts[0, -1]), 1, 1]),
     )
     assert listed.hits[0] == 1.0
     assert listed.candidates == 2
@@ -196,9 +223,18 @@ def test_prompts_of_several_lengths_are_attacked_as_each_alone(model, prompts):
     clean = torch.cat([model.states(row[None], LAYER) for row in ragged])
     channel = GaussianChannel(Isotropic(2.0, WIDTH))
     released = channel.draw(clean.double().numpy(), 1)
-    whole = known_prefix(model, LAYER, ragged, released, channel, count=9)
+    whole = known_prefix(
+        model, LAYER, ragged, released, channel, candidates=CandidateTokens(count=9)
+    )
     for place, row in enumerate(ragged):
-        alone = known_prefix(model, LAYER, row[None], released[place : place + 1], channel, count=9)
+        alone = known_prefix(
+            model,
+            LAYER,
+            row[None],
+            released[place : place + 1],
+            channel,
+            candidates=CandidateTokens(count=9),
+        )
         assert (alone.better[0], alone.tied[0]) == (whole.better[place], whole.tied[place])
 
 
@@ -235,7 +271,13 @@ def test_a_denoised_state_is_the_noisy_one_in_other_words():
 def test_a_result_is_short_in_words_and_whole_in_json(model, prompts):
     clean = model.states(prompts, LAYER)
     found = known_prefix(
-        model, LAYER, prompts, clean, GaussianChannel(), count=8, leakage_factor=4.0
+        model,
+        LAYER,
+        prompts,
+        clean,
+        GaussianChannel(),
+        candidates=CandidateTokens(count=8),
+        leakage_factor=4.0,
     )
     assert len(repr(found)) < 120
     content = json.loads(json.dumps(found.to_dict(), allow_nan=False))
@@ -253,12 +295,10 @@ def test_a_result_is_short_in_words_and_whole_in_json(model, prompts):
     [
         ({"layer": 0}, "layer"),
         ({"layer": 9}, "layer"),
-        ({"candidates": "all"}, "candidates"),
-        ({"candidates": [99]}, "candidates"),
-        ({"candidates": []}, "candidates"),
-        ({"candidates": [1.5]}, "candidates"),
-        ({"count": 0}, "count"),
-        ({"token_law": "zipf"}, "token_law"),
+        ({"candidates": "all"}, "candidates: expected CandidateTokens"),
+        ({"candidates": CandidateTokens(tokens=[99])}, "tokens"),
+        ({"candidates": CandidateTokens(tokens=[])}, "tokens"),
+        ({"candidates": CandidateTokens(tokens=[1.5])}, "tokens"),
         ({"confidence": 1.0}, "confidence"),
         ({"prompts": [[3]]}, "prompts"),
         ({"released": np.zeros((3, WIDTH))}, "released"),
@@ -274,6 +314,12 @@ def test_bad_arguments_are_named(model, prompts, options, part):
     }  # fmt: skip
     with pytest.raises(ValueError, match=rf"^{part}"):
         known_prefix(model, **given)
+
+
+@pytest.mark.parametrize("field", [{"tokens": "all"}, {"count": 0}, {"token_law": "zipf"}])
+def test_candidates_out_of_range_are_named(field):
+    with pytest.raises(ValueError, match=rf"^{next(iter(field))}: expected"):
+        CandidateTokens(**field)
 
 
 @pytest.mark.parametrize("covariance", [None, LowRank(np.eye(3)[:1], np.eye(1))])
@@ -324,8 +370,12 @@ def test_last_tokens_of_public_prompts_are_candidates(model, seed):
     prompts, public = template(80, seed), template(200, seed + 100)[:, -1]
     channel = CodeChannel(parts)
     released = channel.held(model.states(prompts, LAYER), None)
-    without = known_prefix(model, LAYER, prompts, released, channel, count=4)
-    found = known_prefix(model, LAYER, prompts, released, channel, count=4, public=public)
+    without = known_prefix(
+        model, LAYER, prompts, released, channel, candidates=CandidateTokens(count=4)
+    )
+    found = known_prefix(
+        model, LAYER, prompts, released, channel, candidates=CandidateTokens(count=4, public=public)
+    )
     assert without.covered < 0.6 < found.covered == 1.0
     assert found.success > without.success + 0.3
     # guessing blind is at least naming the commonest last token every time
@@ -352,12 +402,19 @@ def test_who_knows_the_public_prompts_is_never_told_more_than_one_token_each(mod
     silent = CodeChannel(lambda states, behaviours: np.zeros(len(states), dtype=np.int64))
     for count in (1, 2, 23):
         found = known_prefix(
-            model, LAYER, prompts, released, silent, count=count, public=template(50, 6)[:, -1]
+            model,
+            LAYER,
+            prompts,
+            released,
+            silent,
+            candidates=CandidateTokens(count=count, public=template(50, 6)[:, -1]),
         )
         assert found.success == pytest.approx(found.prior)
         assert found.candidates <= 2 * count
     with pytest.raises(ValueError, match="public"):
-        known_prefix(model, LAYER, prompts, released, silent, public=[VOCABULARY])
+        known_prefix(
+            model, LAYER, prompts, released, silent, candidates=CandidateTokens(public=[VOCABULARY])
+        )
 
 
 def forms(count, seed, field=-4):

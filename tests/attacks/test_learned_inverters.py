@@ -23,7 +23,7 @@ from tests.attacks.tiny import VOCABULARY, WIDTH, tiny_model
 
 LENGTH = 3
 # What is asked of a fit; the rest is of the texts.
-FIT = ("minutes", "steps", "shape", "schedule", "checkpoint", "size", "kind")
+FIT = ("minutes", "steps", "shape", "schedule", "checkpoint", "size", "kind", "shortest")
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import norm
 
 from tacit import attacks
-from tacit.attacks import Complement, Euclidean, Mahalanobis, Weighted
+from tacit.attacks import Complement, Euclidean, FaissIndex, Mahalanobis, Weighted
 from tacit.attacks.retrieval.attack import zipf
 from tacit.covariance import Dense, Diagonal, Factored, Isotropic, LowRank
 
@@ -16,7 +16,7 @@ METRICS = {
     "euclidean": (Euclidean, ()),
     "complement": (Complement, ("basis",)),
     "weighted": (Weighted, ("coordinate_weights",)),
-    "mahalanobis": (Mahalanobis, ("covariance", "floor", "held_out")),
+    "mahalanobis": (Mahalanobis, ("covariance", "floor", "held_out", "weights")),
 }
 
 
@@ -288,14 +288,14 @@ def test_an_index_states_its_recall(index):
     released = bank[truth] + noise.sample(150, source)
     options = {"metric": "mahalanobis", "covariance": noise, "floor": None}
     exact = retrieve(bank, released, truth, **options)
-    found = retrieve(bank, released, truth, index=index, **options)
+    found = retrieve(bank, released, truth, index=FaissIndex(kind=index), **options)
     assert found.index == index
     if index == "flat":
         assert found.recall == 1.0
         assert (found.better == exact.better)[exact.better < 100].all()
     else:
-        every = retrieve(bank, released, truth, index=index, probes=63, **options)
-        one = retrieve(bank, released, truth, index=index, probes=1, **options)
+        every = retrieve(bank, released, truth, index=FaissIndex(kind=index, probes=63), **options)
+        one = retrieve(bank, released, truth, index=FaissIndex(kind=index, probes=1), **options)
         assert one.recall < every.recall == 1.0
         assert abs(found.top1 - exact.top1) <= 1.0 - found.recall + 0.02
     with pytest.raises(ValueError, match="index"):
@@ -336,11 +336,12 @@ def test_bad_input_is_refused():
         ),
         ("floor", lambda: retrieve(bank, released, truth, floor=-1.0, **told)),
         ("floor", lambda: retrieve(bank, released, truth, floor="best", **told)),
-        ("weights", lambda: retrieve(bank, released, truth, weights=np.ones(300))),
         ("weights", lambda: retrieve(bank, released, truth, weights=np.zeros(300), **told)),
         ("last_tokens", lambda: retrieve(bank, released, truth, last_tokens=[1, 2])),
         ("confidence", lambda: retrieve(bank, released, truth, confidence=1.0)),
-        ("index", lambda: retrieve(bank, released, truth, index="tree")),
+        ("index", lambda: retrieve(bank, released, truth, index="flat")),
+        ("kind", lambda: FaissIndex(kind="tree")),
+        ("probes", lambda: FaissIndex(kind="flat", probes=3)),
     ]
     for name, call in cases:
         with pytest.raises(ValueError, match=name):

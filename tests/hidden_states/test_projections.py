@@ -12,7 +12,11 @@ from scipy import stats  # noqa: E402
 
 from tacit.hidden_states import GeometryFit  # noqa: E402
 from tacit.hidden_states.geometry.estimation import measure_geometry  # noqa: E402
-from tacit.hidden_states.geometry.margins import measure_margins  # noqa: E402
+from tacit.hidden_states.geometry.margins import (  # noqa: E402
+    MarginRounding,
+    NextTokens,
+    measure_margins,
+)
 from tacit.hidden_states.geometry.projections import (  # noqa: E402
     PROJECTORS,
     PROTOCOLS,
@@ -139,11 +143,9 @@ def test_margins_by_brute_force(model, prompts, basis):
     found = measure_margins(
         model,
         LAYER,
-        prompts[:4],
-        followers,
+        NextTokens(prefixes=prompts[:4], next_tokens=followers),
         basis,
-        calibration=calibration,
-        bits=(4, 8, 16),
+        MarginRounding(calibration=calibration, bits=(4, 8, 16)),
         batch_size=20,
         rng=0,
     )
@@ -172,7 +174,12 @@ def test_margins_by_brute_force(model, prompts, basis):
 def test_rounded_margins_stay_above_their_bound(model, prompts, basis):
     calibration = model.states(prompts, LAYER)
     found = measure_margins(
-        model, LAYER, prompts[:5], prompts[5:10, 0], basis, calibration=calibration, rng=0
+        model,
+        LAYER,
+        NextTokens(prefixes=prompts[:5], next_tokens=prompts[5:10, 0]),
+        basis,
+        MarginRounding(calibration=calibration),
+        rng=0,
     )
     plain = {
         "full": found.full,
@@ -189,11 +196,9 @@ def test_rounded_margins_stay_above_their_bound(model, prompts, basis):
     wide = measure_margins(
         model,
         LAYER,
-        prompts[:5],
-        prompts[5:10, 0],
+        NextTokens(prefixes=prompts[:5], next_tokens=prompts[5:10, 0]),
         basis,
-        calibration=100 * calibration,
-        bits=(12,),
+        MarginRounding(calibration=100 * calibration, bits=(12,)),
         rng=0,
     )
     for row in wide.quantised:
@@ -277,13 +282,9 @@ def test_a_geometry_of_another_layer_is_refused(model, prompts):
         measure_margins(
             model,
             LAYER,
-            prompts,
-            prompts[:, 0] * 0,
+            NextTokens(prefixes=prompts, next_tokens=prompts[:, 0] * 0, candidates=[0]),
             found,
-            calibration=np.ones((2, WIDTH)),
-            candidates=[0],
+            MarginRounding(calibration=np.ones((2, WIDTH))),
         )
     with pytest.raises(ValueError, match=r"^bits"):
-        measure_margins(
-            model, LAYER, prompts, prompts[:, 0], found, calibration=np.ones((2, WIDTH)), bits=[1]
-        )
+        MarginRounding(calibration=np.ones((2, WIDTH)), bits=[1])

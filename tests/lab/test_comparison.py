@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tacit import Effort
+from tacit import Effort, Table
 from tacit_lab.comparison import compare
 from tacit_lab.comparison.page import comparison_lines, headline
 
@@ -15,7 +15,7 @@ def heights(count=300):
 
 
 def results(query, rows, **options):
-    found = compare(query, rows, 0.6, QUIET, rng=0, **options)
+    found = compare(query, rows, Table(success=0.6, **options), QUIET, rng=0)
     return found, {one.name: one for one in found.results}
 
 

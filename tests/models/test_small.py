@@ -14,7 +14,7 @@ from tacit import Run  # noqa: E402
 from tacit.models import LanguageModel, ModelSettings, docstring_corpus, load, train  # noqa: E402
 from tacit.models.loading import STORED  # noqa: E402
 from tacit.models.small import training as small  # noqa: E402
-from tacit.models.small.optimisation import fit, perplexity  # noqa: E402
+from tacit.models.small.optimisation import TrainingWindows, fit, perplexity  # noqa: E402
 from tacit.models.small.storage import RECIPE, WEIGHTS, save_half  # noqa: E402
 from tacit.models.texts.corpus import hold_out  # noqa: E402
 
@@ -119,7 +119,7 @@ def test_a_budget_of_time_ends(precision):
     network = small._network(ModelSettings(**TINY), 300)
     stream = torch.randint(300, (2000,), generator=torch.Generator().manual_seed(0))
     run = Run(minutes=0.2 / 60, precision=precision, progress=False)
-    outcome = fit(network, stream, run, context=16, batch=16, seed=0)
+    outcome = fit(network, stream, run, TrainingWindows(context=16, batch=16, seed=0))
     assert outcome.steps >= 1
     assert outcome.precision in ("float32", "bfloat16")
     assert all(bool(p.isfinite().all()) for p in network.parameters())

@@ -150,7 +150,7 @@ def test_epsilon_is_one_that_holds() -> None:
 
 def test_the_comparison_shows_every_promise_and_attack() -> None:
     effort = Effort(simulations=60, trials=200, workers=1)
-    found = compare("mean", rows(), 0.7, effort, bounds=BOUNDS, rng=1)
+    found = compare("mean", rows(), Table(success=0.7, bounds=BOUNDS), effort, rng=1)
     page = render_comparison(found, PROVENANCE)
     assert Balanced(page).loads == []
     assert page.count('class="noise-point"') == 2 * len(found.results) == 8

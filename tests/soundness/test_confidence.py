@@ -167,8 +167,11 @@ def test_checks_of_an_estimate_share_one_failure_probability(monkeypatch):
         np.linspace(-1.0, 1.0, 6)[:, None],
         mi_budget=0.5,
         rules=StackelbergRules(steps=20),
-        labels={"sign": [0, 0, 0, 1, 1, 1], "parity": [0, 1, 0, 1, 0, 1]},
-        checks=StackelbergChecks(samples=1000, confidence=0.95),
+        checks=StackelbergChecks(
+            labels={"sign": [0, 0, 0, 1, 1, 1], "parity": [0, 1, 0, 1, 0, 1]},
+            samples=1000,
+            confidence=0.95,
+        ),
         rng=0,
         progress=False,
     )

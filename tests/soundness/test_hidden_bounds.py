@@ -18,7 +18,12 @@ from tacit.attacks.sequential.margin_law import StepLaw, margin_threshold, step_
 from tacit.covariance import Isotropic
 from tacit.hidden_states.geometry.estimation import Geometry, _summary
 from tacit.hidden_states.geometry.fisher import FisherInformation
-from tacit.hidden_states.geometry.margins import QuantisedMargin, measure_margins
+from tacit.hidden_states.geometry.margins import (
+    MarginRounding,
+    NextTokens,
+    QuantisedMargin,
+    measure_margins,
+)
 from tests.hidden_states.networks import small_network
 
 from . import oracles
@@ -94,7 +99,12 @@ def test_rounding_leaves_at_least_the_margin_promised(model, scale):
     basis = np.linalg.qr(np.random.default_rng(1).standard_normal((WIDTH, 4)))[0]
     known = scale * model.states(prompts, LAYER).double().numpy()
     found = measure_margins(
-        model, LAYER, prompts, followers, basis, calibration=known, bits=(2, 3, 6, 12), rng=0
+        model,
+        LAYER,
+        NextTokens(prefixes=prompts, next_tokens=followers),
+        basis,
+        MarginRounding(calibration=known, bits=(2, 3, 6, 12)),
+        rng=0,
     )
     inside = basis @ basis.T
     spaces = {"full": np.eye(WIDTH), "fisher": inside, "complement": np.eye(WIDTH) - inside}

@@ -39,9 +39,11 @@ def test_groups_of_a_frame_by_words_that_are_declared():
     session = Session(data, Table(success=0.6, bounds=BOUNDS, levels={"city": CITIES}))
     assert session.ask("mean by city", share=0.5).names == names
     found = compare(
-        "mean by city", data, 0.6, Effort(trials=0, simulations=60), bounds=BOUNDS,
-        levels={"city": CITIES[:2]},
-    )  # fmt: skip
+        "mean by city",
+        data,
+        Table(success=0.6, bounds=BOUNDS, levels={"city": CITIES[:2]}),
+        Effort(trials=0, simulations=60),
+    )
     assert [one.name for one in found.results][-1] == "table"
     assert found.names == ("mean[income]|city=Bern", "mean[income]|city=Rome")
 

@@ -26,6 +26,7 @@ from .audit.one_run import audit_one_run as audit_one_run
 from .audit.one_run import coins as coins
 from .exact.channels import CodeChannel as CodeChannel
 from .exact.channels import GaussianChannel as GaussianChannel
+from .exact.posterior import BankQuestion as BankQuestion
 from .exact.posterior import bank_posterior as bank_posterior
 from .exact.result import GuessAttack as GuessAttack
 from .inversion.attack import attack_inversion as attack_inversion
@@ -44,6 +45,7 @@ from .inversion.probe import TokenProbe as TokenProbe
 from .inversion.result import Inversion as Inversion
 from .inversion.result import Recovery as Recovery
 from .last_token.attack import known_prefix as known_prefix
+from .last_token.tokens import CandidateTokens as CandidateTokens
 from .membership.bayes import BayesAttack as BayesAttack
 from .membership.bayes import bayes as bayes
 from .membership.bayes import bayes_success as bayes_success
@@ -60,6 +62,7 @@ from .membership.roc import roc as roc
 from .membership.shadows import shadow_attack as shadow_attack
 from .retrieval.attack import retrieve as retrieve
 from .retrieval.attack import zipf as zipf
+from .retrieval.index import FaissIndex as FaissIndex
 from .retrieval.metrics import Complement as Complement
 from .retrieval.metrics import Euclidean as Euclidean
 from .retrieval.metrics import Mahalanobis as Mahalanobis

@@ -17,7 +17,7 @@ from tacit.guarantees import InformationBound, SuccessBound
 from tacit.information.distinct import EqualRows
 from tacit.releases import Draw, Effort
 from tacit.releases.contradiction import Named
-from tacit.releases.finite import OutputWords, design_outputs
+from tacit.releases.finite import OutputNoise, OutputWords, design_outputs
 
 WORDS = OutputWords(
     "predict: expected logits",
@@ -38,8 +38,10 @@ def design_row(
         logits,
         budget,
         lambda _: cost,
-        method="exact" if promise.method == "auto" else promise.method,
-        confidence=promise.confidence,
+        how=OutputNoise(
+            method="exact" if promise.method == "auto" else promise.method,
+            confidence=promise.confidence,
+        ),
         words=WORDS,
         source=source,
         progress=progress,

@@ -102,6 +102,8 @@ class AdapterDataFlags:
 
     panel: ClassVar[str] = "Records"
 
+    model: Model
+    data: Data
     target: Annotated[
         str,
         typer.Option(help="Names or endings of linear layers, with commas; all but a token head."),
@@ -134,7 +136,7 @@ class AdapterDataFlags:
         """What is adapted."""
         return self.target if self.target == "all" else self.target.split(",")
 
-    def read(self, model: Pretrained, data: str) -> TrainingRecords:
+    def read(self, model: Pretrained) -> TrainingRecords:
         """Return the records to learn from and those to measure on."""
         from tacit.adapters import TrainingRecords, read_records
 
@@ -148,7 +150,7 @@ class AdapterDataFlags:
             "label": self.label,
             "classes": classes,
         }
-        rows, _ = read_records(model, data, **asked)
+        rows, _ = read_records(model, self.data, **asked)
         apart: dict[str, torch.Tensor] | None = None
         # a number counts records at the end of DATA
         if self.held_out is not None and self.held_out.isdecimal():
@@ -165,6 +167,14 @@ class AdapterDataFlags:
 class AdapterFitFlags(Drawing):
     """The flags of where a fitted adapter goes, and what pays for it."""
 
+    save: Annotated[
+        str | None, typer.Option(help="Folder that the adapter is written to, as peft reads it.")
+    ] = None
+    unprotected: Annotated[
+        bool,
+        typer.Option("--unprotected", help="Write an adapter without noise, not to be published."),
+    ] = False
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.ledger is not None and self.secret is None:
@@ -174,15 +184,6 @@ class AdapterFitFlags(Drawing):
 @app.command("fit")
 @grouped
 def fit(
-    model: Model,
-    data: Data,
-    save: Annotated[
-        str | None, typer.Option(help="Folder that the adapter is written to, as peft reads it.")
-    ] = None,
-    unprotected: Annotated[
-        bool,
-        typer.Option("--unprotected", help="Write an adapter without noise, not to be published."),
-    ] = False,
     *,
     method: AnyMethod,
     promised: AdapterPromiseFlags,
@@ -203,14 +204,14 @@ def fit(
     # flags that contradict each other, before a model is loaded
     promise = promised.promise(method)
     # the model with its head, and records for it
-    loaded = load_pretrained(model, device=records.device)
-    found = records.read(loaded, data)
-    count = len(found.data["input_ids"])
+    loaded = load_pretrained(records.model, device=records.device)
+    found = records.read(loaded)
+    count, save = len(found.data["input_ids"]), flags.save
 
     def prepare() -> Any:
         folder = None
         if save is not None:
-            folder = AdapterFolder(path=save, base=model, unprotected=unprotected)
+            folder = AdapterFolder(path=save, base=records.model, unprotected=flags.unprotected)
         return prepare_adapter(
             AdaptedLayers(model=loaded.network, targets=records.layers),
             found,
@@ -231,15 +232,13 @@ def fit(
 
     # files that must not be one
     written = {"--save": save, "--checkpoint": run.checkpoint}
-    source = _source(data, found)
+    source = _source(records.data, found)
     publish(prepare, flags, source, spends=APPROXIMATE_DP, others=written, tell=tell)
 
 
 @app.command("audit")
 @grouped
 def audit(
-    model: Model,
-    data: Data,
     canaries: Annotated[int, typer.Option(help="Canaries; fair coins leave half out.")] = 64,
     *,
     method: AnyMethod,
@@ -258,10 +257,10 @@ def audit(
     from tacit.ledger.notions import APPROXIMATE_DP
 
     promise = promised.promise(method)
-    loaded = load_pretrained(model, device=records.device)
-    found = records.read(loaded, data)
+    loaded = load_pretrained(records.model, device=records.device)
+    found = records.read(loaded)
     # where it goes, before the training
-    destination = Destination.checked(flags, _source(data, found), spends=APPROXIMATE_DP)
+    destination = Destination.checked(flags, _source(records.data, found), spends=APPROXIMATE_DP)
     count = len(found.data["input_ids"])
     release = audit_adapter(
         AdaptedLayers(model=loaded.network, targets=records.layers),

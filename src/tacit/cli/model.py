@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
@@ -32,6 +33,57 @@ def _group() -> None:
     """Keep the command's name, though it is the only one."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class PenaltyFlags:
+    """What is added to the loss, so that states tell less."""
+
+    panel: ClassVar[str] = "Penalties"
+
+    jacobian: Annotated[float, typer.Option(help="λ of ‖∂ logits/∂v‖², of a split state.")] = 0.0
+    depletion: Annotated[
+        float, typer.Option(help="λ of the margin mass in the leading directions of F.")
+    ] = 0.0
+    probe_layers: Annotated[
+        str | None, typer.Option(help="Layers of the penalties; the middle one when left out.")
+    ] = None
+    depletion_rank: Annotated[
+        int | None, typer.Option(help="k of the depletion; r, or d/4 of a GPT, when left out.")
+    ] = None
+
+    def __post_init__(self) -> None:
+        # a negative weight would be a reward
+        for flag, weight in (("--jacobian", self.jacobian), ("--depletion", self.depletion)):
+            non_negative(flag, weight)
+
+    def of(self, settings: ModelSettings) -> list[Penalty]:
+        """Return the penalties of a model, or say which flag makes no sense beside the others."""
+        from tacit.models import JacobianPenalty, MarginDepletion
+
+        if self.jacobian and settings.architecture != "split-memory":
+            raise ValueError(
+                "--jacobian: expected --architecture split-memory, whose memory it is of"
+            )
+        given = {"--probe-layers": self.probe_layers, "--depletion-rank": self.depletion_rank}
+        # a flag of penalties without one would be obeyed by nothing
+        if not (self.jacobian or self.depletion):
+            for flag, value in given.items():
+                if value is not None:
+                    raise ValueError(f"{flag}: expected --jacobian or --depletion beside it")
+            return []
+        # the layer in the middle says most
+        probes = [(settings.sizes()["layers"] + 1) // 2]
+        if self.probe_layers is not None:
+            probes = listed("--probe-layers", self.probe_layers, int)
+        trunk, _ = settings.split
+        rank = trunk if self.depletion_rank is None else self.depletion_rank
+        found: list[Penalty] = []
+        if self.jacobian:
+            found.append(JacobianPenalty(tuple(probes), self.jacobian, first=trunk))
+        if self.depletion:
+            found.append(MarginDepletion(tuple(probes), self.depletion, rank=rank))
+        return found
+
+
 @app.command("train")
 @grouped
 def train(
@@ -43,18 +95,9 @@ def train(
             show_default=False,
         ),
     ] = None,
-    jacobian: Annotated[float, typer.Option(help="λ of ‖∂ logits/∂v‖², of a split state.")] = 0.0,
-    depletion: Annotated[
-        float, typer.Option(help="λ of the margin mass in the leading directions of F.")
-    ] = 0.0,
-    probe_layers: Annotated[
-        str | None, typer.Option(help="Layers of the penalties; the middle one when left out.")
-    ] = None,
-    depletion_rank: Annotated[
-        int | None, typer.Option(help="k of the depletion; r, or d/4 of a GPT, when left out.")
-    ] = None,
     device: Annotated[str, typer.Option(help="Where it trains: cpu, cuda.")] = "cpu",
     *,
+    penalties: PenaltyFlags,
     settings: ModelSettings,
     run: Annotated[Run, Only("minutes", "steps", "precision", "checkpoint")],
     outlet: Outlet,
@@ -64,9 +107,6 @@ def train(
     Training promises nothing about the text: what it keeps of it is for tacit training
     memorisation to measure.
     """
-    # a negative weight would be a reward
-    for flag, weight in (("--jacobian", jacobian), ("--depletion", depletion)):
-        non_negative(flag, weight)
     output = json_output(
         outlet.json, outlet.force, {"TEXT": text, "--checkpoint": run.checkpoint, "--out": out}
     )
@@ -79,7 +119,7 @@ def train(
         docstring_corpus() if text is None else Path(text),
         run,
         settings,
-        penalties=_penalties(settings, jacobian, depletion, probe_layers, depletion_rank),
+        penalties=penalties.of(settings),
         device=device,
         out=out,
     )
@@ -97,32 +137,3 @@ def train(
         line(output.console, label, value)
     output.write({"out": out, **recipe})
     output.tell()
-
-
-def _penalties(
-    settings: ModelSettings,
-    jacobian: float,
-    depletion: float,
-    probe_layers: str | None,
-    rank: int | None,
-) -> list[Penalty]:
-    from tacit.models import JacobianPenalty, MarginDepletion
-
-    if jacobian and settings.architecture != "split-memory":
-        raise ValueError("--jacobian: expected --architecture split-memory, whose memory it is of")
-    # a flag of penalties without one would be obeyed by nothing
-    if not (jacobian or depletion):
-        for flag, value in (("--probe-layers", probe_layers), ("--depletion-rank", rank)):
-            if value is not None:
-                raise ValueError(f"{flag}: expected --jacobian or --depletion beside it")
-        return []
-    # the layer in the middle says most
-    middle = [(settings.sizes()["layers"] + 1) // 2]
-    probes = tuple(middle if probe_layers is None else listed("--probe-layers", probe_layers, int))
-    trunk, _ = settings.split
-    found: list[Penalty] = []
-    if jacobian:
-        found.append(JacobianPenalty(probes, jacobian, first=trunk))
-    if depletion:
-        found.append(MarginDepletion(probes, depletion, rank=trunk if rank is None else rank))
-    return found

@@ -167,7 +167,9 @@ class _Plain(_Taker):
             return hint
         notes = [copy(note) for note in hint.__metadata__]
         for note in notes:
-            note.rich_help_panel = panel
+            # an argument stands among the arguments
+            if isinstance(note, OptionInfo):
+                note.rich_help_panel = panel
         return Annotated[hint.__origin__, *notes]
 
     def made(self, given: Mapping[str, Any]) -> Any:

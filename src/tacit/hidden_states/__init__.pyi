@@ -65,7 +65,9 @@ from .geometry.estimation import measure_geometry as measure_geometry
 from .geometry.fisher import fisher_information as fisher_information
 from .geometry.least_signal import LeastSignal as LeastSignal
 from .geometry.least_signal import least_signal as least_signal
+from .geometry.margins import MarginRounding as MarginRounding
 from .geometry.margins import Margins as Margins
+from .geometry.margins import NextTokens as NextTokens
 from .geometry.margins import measure_margins as measure_margins
 from .geometry.methods import FisherFit as FisherFit
 from .geometry.methods import GeometryFit as GeometryFit

@@ -85,10 +85,10 @@ def invert_layer(
     tokens, learnt = _unseen(model.check_tokens(prompts.secret, name="secret"), prompts, everywhere)
     public = model.check_tokens(prompts.public, name="public")
     release = state_release(model, layer, public, released, rng=seed)
+    checked = replace(prompts, secret=tokens, public=public)
     attacker, training = _attacker(
-        model, layer, tokens, public, prompts.stream, release, inverter, everywhere,
-        seed=seed, progress=progress,
-    )  # fmt: skip
+        model, layer, checked, release, inverter, everywhere, seed=seed, progress=progress
+    )
     same = public.shape[1] == tokens.shape[1]
     if inverter.verify and isinstance(attacker, StateInverter):
         attacker = VerifiedInverter(attacker, bank=public if same else None)
@@ -137,9 +137,7 @@ def _unseen(secret: Tensor, prompts: InversionPrompts, everywhere: bool) -> tupl
 def _attacker(
     model: LanguageModel,
     layer: int,
-    secret: Tensor,
-    public: Tensor,
-    stream: Any,
+    prompts: InversionPrompts,
     release: StateRelease,
     inverter: LayerInverter,
     everywhere: bool,
@@ -148,6 +146,7 @@ def _attacker(
     progress: bool | None,
 ) -> tuple[Inverter, InverterTraining]:
     """Return an inverter, and what its training was."""
+    secret, public = prompts.secret, prompts.public
     if inverter.kind == TRAINING_FREE:
         found = training_free(model, layer, public, release, rng=seed)
         return found, InverterTraining(
@@ -156,11 +155,11 @@ def _attacker(
     network = SequenceInverter if everywhere else StateInverter
     how = inverter.learning(network.usual)
     # a forward decoder starts T tokens from the end, whatever the shortest prompt is
-    shortest = None if how.kind == "forward" else int((secret >= 0).sum(dim=1).min())
+    if how.kind != "forward" and how.shortest is None:
+        how = replace(how, shortest=int((secret >= 0).sum(dim=1).min()))
     learned = network.train(
-        model, layer, stream, how, length=secret.shape[1],
-        release=None if inverter.clean_trained else release, shortest=shortest, seed=seed,
-        progress=progress,
+        model, layer, prompts.stream, how, length=secret.shape[1],
+        release=None if inverter.clean_trained else release, seed=seed, progress=progress,
     )  # fmt: skip
     return learned.attacking(release), InverterTraining(
         kind=learned.network.shape.kind,

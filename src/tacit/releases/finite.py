@@ -25,6 +25,22 @@ class OutputWords(NamedTuple):
     constant: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class OutputNoise:
+    """Under which bound on the information the noise is sought, and in which shapes.
+
+    Attributes:
+        method: ``"true-information"`` under the exact information, with confidence; others under
+            ``½ logdet(I + S Σ⁻¹)``, as in ``gaussian_information``.
+        confidence: of the former.
+        family: shapes of noise that are tried under the exact information.
+    """
+
+    method: DrawMethod
+    confidence: float
+    family: Literal["full", "scale"] = "full"
+
+
 @dataclass(frozen=True, eq=False)
 class OutputDesign:
     """The noise of the outputs of a finite secret, and what was seen of these.
@@ -49,10 +65,8 @@ def design_outputs(
     nats: float,
     prices: Callable[[Array], Any],
     *,
-    method: DrawMethod,
-    confidence: float,
+    how: OutputNoise,
     words: OutputWords,
-    family: Literal["full", "scale"] = "full",
     source: np.random.Generator,
     progress: bool,
 ) -> OutputDesign:
@@ -62,11 +76,8 @@ def design_outputs(
         outputs: (K, d), one per secret.
         nats: β > 0.
         prices: F from the variances (d,) of the outputs; None for squared error.
-        method: ``"true-information"`` under the exact information, with confidence; others under
-            ``½ logdet(I + S Σ⁻¹)``, as in ``gaussian_information``.
-        confidence: of the former.
+        how: the bound on the information under which noise is sought.
         words: for refusals and notes.
-        family: shapes of noise that are tried under the exact information.
         source: of its simulation.
         progress: whether to show a bar.
 
@@ -93,18 +104,18 @@ def design_outputs(
     mean, covariance, slack = output_covariance(points, shares, words.what)
     upper = covariance + slack * np.diag(np.diagonal(covariance))
     cost = prices(np.diagonal(upper))
-    if method == "true-information":
+    if how.method == "true-information":
         design = true_information(
             points,
             nats,
-            family=family,
+            family=how.family,
             weights=shares,
             cost=cost,
-            confidence=confidence,
+            confidence=how.confidence,
             rng=source,
             progress=progress,
         )
     else:
-        shape = "exact" if method == "auto" else method
+        shape = "exact" if how.method == "auto" else how.method
         design = gaussian_information(upper, nats, cost=cost, method=shape)
     return OutputDesign(design, equal, mean, covariance, upper)

@@ -42,6 +42,23 @@ class NumbersPlan(Protocol):
         """Draw the secret and the noise; return the numbers and their errors, (d,) each."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReleaseWords:
+    """What a release says of itself beside its numbers.
+
+    Attributes:
+        secret: what is hidden.
+        method: how the noise was found.
+        notes: what may be published beside it.
+        remarks: what is for the holder of the table alone.
+    """
+
+    secret: str
+    method: str
+    notes: Sequence[str] = ()
+    remarks: Sequence[str] = ()
+
+
 @dataclass(frozen=True, eq=False)
 class StatisticRequest:
     """What is to be prepared.
@@ -72,11 +89,7 @@ class StatisticRequest:
         guarantees: Sequence[Guarantee],
         details: NumbersDetails,
         numbers: Numbers,
-        *,
-        secret: str,
-        method: str,
-        notes: Sequence[str] = (),
-        remarks: Sequence[str] = (),
+        words: ReleaseWords,
         attack: MembershipAttack | None = None,
     ) -> Release[Any]:
         """Return the release but for what is drawn: its numbers are zeros until then."""
@@ -85,15 +98,15 @@ class StatisticRequest:
         return Release(
             kind=kind,
             title=self.query.description,
-            secret=secret,
-            method=method,
+            secret=words.secret,
+            method=words.method,
             guarantees=tuple(guarantees),
             details=replace(details, most_exposed=exposed),
             reproducible=is_reproducible(self.rng),
             seed=int(self.rng) if isinstance(self.rng, (int, np.integer)) else None,
             numbers=numbers,
-            notes=tuple(notes),
-            remarks=tuple(remarks),
+            notes=tuple(words.notes),
+            remarks=tuple(words.remarks),
             attacks=() if attack is None else (attack_of(attack, bound.task),),
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request
@@ -77,27 +78,32 @@ Match = Annotated[
 ]
 
 
-async def filters_of(
-    tag: Filter = None,
-    modality: Filter = None,
-    developer: Filter = None,
-    guarantee: Filter = None,
-    license: Filter = None,
-    language: Filter = None,
-    task: Filter = None,
-    words: Filter = None,
-    max_epsilon: Annotated[str | None, Query(max_length=LONGEST_NUMBER)] = None,
-) -> Filters:
+@dataclass(frozen=True, kw_only=True)
+class FilterTexts:
+    """The fields of ``Filters`` as a request or a form has them, in text."""
+
+    tag: Filter = None
+    modality: Filter = None
+    developer: Filter = None
+    guarantee: Filter = None
+    license: Filter = None
+    language: Filter = None
+    task: Filter = None
+    words: Filter = None
+    max_epsilon: Annotated[str | None, Query(max_length=LONGEST_NUMBER)] = None
+
+
+async def filters_of(texts: Annotated[FilterTexts, Depends()]) -> Filters:
     """Return what a request is narrowed to.
 
     Raises:
         RefusedError: a filter holds what no text of a record holds, or no number (422).
     """
-    given = {"tag": tag, "modality": modality, "developer": developer, "guarantee": guarantee,
-             "license": license, "language": language, "task": task, "words": words}  # fmt: skip
     # a field of a form that is left empty asks for nothing
-    checked = {name: check_text(name, text) for name, text in given.items() if text}
-    return Filters(**checked, max_epsilon=_number("max_epsilon", max_epsilon))
+    given = {name: text for name, text in vars(texts).items() if text}
+    epsilon = _number("max_epsilon", given.pop("max_epsilon", None))
+    checked = {name: check_text(name, text) for name, text in given.items()}
+    return Filters(**checked, max_epsilon=epsilon)
 
 
 Narrowed = Annotated[Filters, Depends(filters_of)]

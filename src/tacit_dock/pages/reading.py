@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from tacit_dock.api.access import Reader
 from tacit_dock.api.bodies import received_form
-from tacit_dock.api.learnwares import Narrowed, filters_of, known
+from tacit_dock.api.learnwares import FilterTexts, Narrowed, filters_of, known
 from tacit_dock.api.routes import FILTERS
 from tacit_dock.api.searching import found
 from tacit_dock.api.state import Dock, dock_of
@@ -72,7 +72,7 @@ async def search(request: Request, reader: Reader) -> Response:
     del reader
     dock = dock_of(request)
     async with received_form(request, dock.store.blobs, dock.settings) as form:
-        filters = await filters_of(**form.texts)
+        filters = await filters_of(FilterTexts(**form.texts))
         upload = form.uploads.get("specification")
         if upload is None or not upload.size:
             wanted = "Choose the file of a task's specification first."

@@ -45,14 +45,11 @@ def compare(
     page = new_file("--report", telling.report, telling.force)
     find_beside(asked.query)
     table = reading.read_pool(data, asked.query, asked.target, promise.levels)
-    assert promise.success is not None
     found = compare_promises(
         asked.query,
         table,
-        promise.success,
+        promise,
         effort if attack else replace(effort, trials=0),
-        bounds=promise.bounds,
-        levels=promise.levels,
         target=asked.target,
         cost=asked.cost,
         rng=telling.seed,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit._ground.checks import Array, RandomSource, array, generator, in_interval
+from tacit._ground.checks import Array, RandomSource, array, generator
 from tacit.attacks import shadow_attack
 from tacit.releases.promises import Draw, Effort, Promise, Rows, Table, check_effort
 from tacit.releases.release import Attack
@@ -45,11 +45,9 @@ NO_SUMS = "no promise about the table: only queries that add up over rows have o
 def compare(
     query: AnyQuery,
     pool: Any,
-    success: float,
+    promise: Table,
     effort: Effort = EFFORT,
     *,
-    bounds: Any = None,
-    levels: Any = None,
     columns: Sequence[str] | None = None,
     target: str | None = None,
     cost: Any = None,
@@ -66,10 +64,9 @@ def compare(
     Args:
         query: as for ``prepare``.
         pool: as for ``prepare``.
-        success: s in (½, 1).
+        promise: about the table, by its ``success`` s; without ``bounds`` it is left out, and the
+            others are set side by side at s.
         effort: as for ``prepare``; 16 trials at least, or 0 for no attack.
-        bounds: as ``Table`` has them; None leaves the promise about the table out.
-        levels: as ``Table`` has them.
         columns: as for ``prepare``.
         target: as for ``prepare``.
         cost: as for ``prepare``.
@@ -83,7 +80,8 @@ def compare(
 
     Example:
         >>> heights = np.random.default_rng(1).normal(170.0, 8.0, size=(60, 1))
-        >>> found = compare("mean", heights, 0.6, Effort(trials=0), bounds=[(100, 250)])
+        >>> quiet = Effort(trials=0)
+        >>> found = compare("mean", heights, Table(success=0.6, bounds=[(100, 250)]), quiet)
         >>> [result.name for result in found.results]
         ['rows matched', 'rows random', 'draw', 'table']
         >>> bool(found.results[0].noise < found.results[2].noise)
@@ -91,12 +89,16 @@ def compare(
 
     Source: residual-pac, App. C.2 (equal success); Carlini et al. (2022) for LiRA.
     """
-    limit = in_interval("success", success, 0.5, 1.0, open_low=True, open_high=True)
+    if not isinstance(promise, Table):
+        raise ValueError(f"promise: expected a Table, got {type(promise).__name__}")
+    if promise.success is None:
+        raise ValueError("success: expected the one at which promises are compared, got none")
+    limit = promise.success
     check_effort(effort)
     if 0 < effort.trials < SMALLEST_TRIALS:
         raise ValueError(f"trials: expected 0, or {SMALLEST_TRIALS} and more, got {effort.trials}")
-    pool, levels = open_pool(pool, columns, levels=levels, query=query, target=target)
-    table = Table(success=limit, bounds=bounds, levels=levels)
+    pool, levels = open_pool(pool, columns, levels=promise.levels, query=query, target=target)
+    table = replace(promise, levels=levels)
     why = _no_table(query, Pool.of(pool, columns, None), table, target)
     asked: dict[str, Promise] = {
         "rows matched": Rows(success=limit, levels=levels),
@@ -106,10 +108,10 @@ def compare(
     }
     source, notes, results = generator(rng), [why] if why else [], list[PromiseResult]()
     unit = share = np.zeros(0)
-    for name, promise in asked.items():
+    for name, held in asked.items():
         try:
             prepared = prepare(
-                query, pool, promise, effort, columns=columns, target=target, cost=cost, rng=source
+                query, pool, held, effort, columns=columns, target=target, cost=cost, rng=source
             )
         except ValueError as error:
             if name != "table":
@@ -119,9 +121,9 @@ def compare(
         if not results:
             share = _share(prepared, len(pool))
             unit = _unit(prepared, len(pool), share)
-        result = _result(name, promise.word, prepared, len(pool), unit, share)
+        result = _result(name, held.word, prepared, len(pool), unit, share)
         if isinstance(prepared.plan, TablePlan):
-            clipping = _clipping(query, prepared.plan, Pool.of(pool, columns, promise), target)
+            clipping = _clipping(query, prepared.plan, Pool.of(pool, columns, held), target)
             result = replace(result, clipping=clipping)
             if clipping.any():
                 notes.append(clipped_words(prepared.planned.details.clamped_rows, len(pool)))

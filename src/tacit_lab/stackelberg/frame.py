@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,7 +94,7 @@ def label_vectors(labels: Any, count: int) -> dict[str, Groups]:
     """Return the labels as integer vectors (N,), by name."""
     if labels is None:
         return {}
-    if not isinstance(labels, dict) or not all(isinstance(name, str) for name in labels):
+    if not isinstance(labels, Mapping) or not all(isinstance(name, str) for name in labels):
         raise ValueError(
             "labels: expected a dictionary from names to integer vectors, "
             f"got {type(labels).__name__}"

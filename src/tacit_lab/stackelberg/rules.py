@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from tacit._ground.values import Count, NonNegative, Positive, Within, value
 
@@ -12,6 +13,12 @@ class StackelbergRules:
     """How leader and follower play.
 
     Args:
+        decoder: ``"gaussian"``, ``"mixture-density"``, ``"flow"`` (densities of the secrets) or
+            ``"categorical"`` (over their distinct values); None for Gaussian with secrets and
+            categorical without.
+        entropy: H(X) in nats: differential, in the units of the secrets, for a density. None takes
+            the exact one of a categorical secret, and otherwise the cross-entropy of the decoder
+            family without Y, which makes the estimate a difference of two upper bounds.
         noise: ``"gaussian"`` (full covariance), ``"mixture"`` (of three Gaussians) or
             ``"elliptical"`` (generalised Gaussian, tails and covariance).
         penalty: ``"budget-tracking"``, ``s (W − β̂)²`` with β̂ = H(X) − β, or ``"pac-adjusted"``,
@@ -25,6 +32,8 @@ class StackelbergRules:
         batch: Draws per step; None fits memory and time.
     """
 
+    decoder: Literal["gaussian", "mixture-density", "flow", "categorical"] | None = None
+    entropy: float | None = None
     noise: Literal["gaussian", "mixture", "elliptical"] = "gaussian"
     penalty: Literal["budget-tracking", "pac-adjusted"] = "budget-tracking"
     margin: NonNegative | None = None
@@ -45,9 +54,11 @@ class StackelbergChecks:
     """How well what was found is checked.
 
     Args:
+        labels: From names to (N,) integers: what Fano's inequality is applied to.
         samples: Draws for each check.
         confidence: With which the bounds of all checks hold together.
     """
 
+    labels: Mapping[str, Any] | None = None
     samples: Annotated[int, Within(1000, ends="[)")] = 20_000
     confidence: Annotated[float, Within(0.5, 1)] = 0.99

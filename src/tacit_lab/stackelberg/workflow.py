@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from types import ModuleType
 
 import numpy as np
@@ -13,7 +12,6 @@ from scipy import linalg as scipy_linalg
 from tacit._ground.checks import (
     Array,
     RandomSource,
-    as_float,
     choice,
     generator,
     in_interval,
@@ -49,10 +47,7 @@ def estimate_stackelberg(
     secrets: ArrayLike | None = None,
     *,
     mi_budget: float,
-    decoder: str | None = None,
     cost: ArrayLike | None = None,
-    labels: Mapping[str, ArrayLike] | None = None,
-    entropy: float | None = None,
     rules: StackelbergRules = RULES,
     checks: StackelbergChecks = CHECKS,
     rng: RandomSource = None,
@@ -75,16 +70,9 @@ def estimate_stackelberg(
         secrets: (N, p) or (N,), what the decoder predicts: features of the secret. None for the
             row number itself, a finite secret.
         mi_budget: β > 0 in nats.
-        decoder: ``"gaussian"``, ``"mixture-density"``, ``"flow"`` (densities of ``secrets``) or
-            ``"categorical"`` (over their distinct values); None for Gaussian with ``secrets`` and
-            categorical without.
         cost: F, what noise costs: None (squared error), a scalar, a diagonal (d,) or (d, d).
-        labels: dictionary from names to (N,) integers: what Fano's inequality is applied to.
-        entropy: H(X) in nats: differential, in the units of ``secrets``, for a density. None takes
-            the exact one of a categorical secret, and otherwise the cross-entropy of the decoder
-            family without Y, which makes the estimate a difference of two upper bounds.
-        rules: how the game is played.
-        checks: how well the result is checked.
+        rules: how the game is played: the decoder, the noise, what is known of H(X), the steps.
+        checks: what is checked of the result, and how well.
         rng: seeds the search and the checks. Noise is drawn later, by ``estimate.noise.sample``.
         progress: False never shows a bar; None and True do, on a terminal.
 
@@ -110,13 +98,11 @@ def estimate_stackelberg(
     points = matrix("outputs", outputs)
     budget = positive("mi_budget", mi_budget)
     values, groups = value_groups(secrets, len(points))
-    named = label_vectors(labels, len(points))
-    family = _decoder_family(decoder, values)
+    named = label_vectors(checks.labels, len(points))
+    family = _decoder_family(rules.decoder, values)
     if rules.margin is not None:
         in_interval("margin", rules.margin, 0.0, budget, open_high=True)
     target = budget - (rules.margin or 0.0)
-    if entropy is not None:
-        as_float("entropy", entropy)
     source = generator(rng)
     frame = RowFrame.of("outputs", points)
     weights = frame.cost(cost_matrix(cost, points.shape[1]))
@@ -124,7 +110,7 @@ def estimate_stackelberg(
     secret = None if categorical else _secret_frame(values)
     taught, asked = _roles(len(points), categorical, source)
     reference = _entropy(groups) if secret is None else _reference_entropy(secret, asked)
-    known, known_source = _known_entropy(reference, entropy, family)
+    known, known_source = _known_entropy(reference, rules.entropy, family)
     if categorical and budget >= known:
         raise ValueError(
             f"mi_budget: expected less than the entropy of the secret, {known:.6g} nats, "

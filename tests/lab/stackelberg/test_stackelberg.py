@@ -48,7 +48,7 @@ def finite():
         mi_budget=0.3,
         rng=1,
         rules=STEPS[300],
-        labels={"left": SECRETS[:, 0] < 1},
+        checks=StackelbergChecks(labels={"left": SECRETS[:, 0] < 1}),
     )
 
 
@@ -56,7 +56,12 @@ def finite():
 def flawed():
     outputs, labels, entropy = clusters()
     return estimate_stackelberg(
-        outputs, outputs, mi_budget=0.02, entropy=entropy, labels={"class": labels}, rng=1
+        outputs,
+        outputs,
+        mi_budget=0.02,
+        rules=StackelbergRules(entropy=entropy),
+        checks=StackelbergChecks(labels={"class": labels}),
+        rng=1,
     )
 
 
@@ -141,10 +146,9 @@ def test_mixture_density_decoder_finds_the_class():
         outputs,
         outputs,
         mi_budget=0.5,
-        decoder="mixture-density",
-        labels={"class": labels},
+        checks=StackelbergChecks(labels={"class": labels}),
         rng=1,
-        rules=STEPS[200],
+        rules=StackelbergRules(decoder="mixture-density", steps=200),
     )
     # Weaker decoders leave several times as much information as they report.
     assert estimate.checks[0].lower <= 0.5 * 1.1
@@ -163,10 +167,8 @@ def test_flow_decoder_sees_what_a_gaussian_does_not():
             outputs,
             outputs,
             mi_budget=0.3,
-            entropy=entropy,
-            decoder=decoder,
             rng=1,
-            rules=STEPS[300],
+            rules=StackelbergRules(decoder=decoder, entropy=entropy, steps=300),
         )
         costs[decoder] = estimate.cost
         assert estimate.estimated_information == pytest.approx(0.3, abs=0.05)
@@ -182,9 +184,8 @@ def test_few_values_of_the_secret_are_grouped():
         outputs,
         labels,
         mi_budget=0.2,
-        decoder="categorical",
         rng=1,
-        rules=STEPS[200],
+        rules=StackelbergRules(decoder="categorical", steps=200),
     )
     share = np.bincount(labels) / 60
     assert estimate.entropy == pytest.approx(-(share @ np.log(share)))
@@ -296,8 +297,8 @@ def test_bad_input_is_named(name, value):
     given = {"outputs": SECRETS, "mi_budget": 0.3, "rng": 0}
     asked = {"rules": {"steps": 10}, "checks": {"samples": 1000}}
     if name == "secrets":
-        given["decoder"] = "gaussian"
-    values = {**dict.fromkeys(("samples", "confidence"), "checks"),
+        asked["rules"]["decoder"] = "gaussian"
+    values = {**dict.fromkeys(("labels", "samples", "confidence"), "checks"),
               **dict.fromkeys(vars(StackelbergRules()), "rules")}  # fmt: skip
     (asked[values[name]] if name in values else given)[name] = value
     outputs = given.pop("outputs")
@@ -315,8 +316,9 @@ def test_bad_input_is_named(name, value):
 
 def test_an_entropy_that_no_noise_can_meet_is_refused():
     outputs, _, _ = clusters(rows=50)
+    rules = StackelbergRules(entropy=50.0, steps=10)
     with pytest.raises(ValueError, match="entropy: expected less than"):
-        estimate_stackelberg(outputs, outputs, mi_budget=0.1, entropy=50.0, rules=STEPS[10], rng=0)
+        estimate_stackelberg(outputs, outputs, mi_budget=0.1, rules=rules, rng=0)
 
 
 def test_without_torch_the_extra_is_named(monkeypatch):

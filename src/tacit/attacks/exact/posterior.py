@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, in_interval, vector
+from tacit._ground.values import value
 from tacit.attacks.exact.channels import Channel, as_array
 from tacit.attacks.exact.result import GuessAttack
 from tacit.attacks.retrieval.bank import Indices, indices
@@ -16,16 +17,46 @@ TIES = 1e-12
 ENTRIES_TOGETHER = 4_000_000
 
 
+@value
+class BankQuestion:
+    """What an attacker who holds a bank guesses of the prompt behind a release, and is told of it.
+
+    Args:
+        task: (N,) what is guessed of a candidate; the candidate itself when None.
+        known: (N,) what the attacker is told of the prompt, such as its first token; nothing when
+            None.
+        names: What ``task`` and ``known`` are called in results.
+
+    Raises:
+        ValueError: not two names.
+
+    Example:
+        >>> BankQuestion(names=("the topic", "its first token")).names[1]
+        'its first token'
+    """
+
+    task: Any = None
+    known: Any = None
+    names: tuple[str, str] = ("the prompt", "")
+
+    def _together(self) -> None:
+        if isinstance(self.names, str) or len(self.names) != 2:
+            raise ValueError(
+                f"names: expected two, of the task and of what is known, got {self.names!r}"
+            )
+
+
+WHICH_PROMPT = BankQuestion()
+
+
 def bank_posterior(
     bank: ArrayLike,
     released: ArrayLike,
     truth: ArrayLike,
     channel: Channel,
     *,
-    task: ArrayLike | None = None,
-    known: ArrayLike | None = None,
+    asked: BankQuestion = WHICH_PROMPT,
     weights: ArrayLike | None = None,
-    names: tuple[str, str] = ("the prompt", ""),
     leakage_factor: float | None = None,
     confidence: float = 0.95,
 ) -> GuessAttack:
@@ -40,11 +71,8 @@ def bank_posterior(
         released: (n, d) or (n,), what was released.
         truth: (n,) the candidate behind each release.
         channel: how a release was drawn.
-        task: (N,) what is guessed of a candidate; the candidate itself when None.
-        known: (N,) what the attacker is told of the prompt, such as its first token; nothing when
-            None.
+        asked: what is guessed of a candidate, and what the attacker is told of it besides.
         weights: (N,) probabilities > 0 up to a factor; uniform when None.
-        names: what ``task`` and ``known`` are called in results.
         leakage_factor: of the release, where one is certified, to stand beside the result.
         confidence: coverage of each interval, in (0, 1).
 
@@ -58,7 +86,8 @@ def bank_posterior(
     Example:
         >>> from tacit.attacks.exact.channels import CodeChannel
         >>> codes, first = np.array([0, 0, 1, 1]), np.array([7, 8, 7, 9])
-        >>> told = bank_posterior(codes, codes, range(4), CodeChannel(), known=first)
+        >>> asked = BankQuestion(known=first)
+        >>> told = bank_posterior(codes, codes, range(4), CodeChannel(), asked=asked)
         >>> told.prior, told.success
         (0.75, 1.0)
 
@@ -66,8 +95,9 @@ def bank_posterior(
     """
     if not isinstance(channel, Channel):
         raise ValueError(f"channel: expected a Channel, got {type(channel).__name__}")
-    if isinstance(names, str) or len(names) != 2:
-        raise ValueError(f"names: expected two, of the task and of what is known, got {names!r}")
+    if not isinstance(asked, BankQuestion):
+        raise ValueError(f"asked: expected a BankQuestion, got {type(asked).__name__}")
+    task, known = asked.task, asked.known
     held = channel.checked("bank", bank)
     seen = channel.checked("released", released, released=True)
     if np.shape(held)[1:] != np.shape(seen)[1:]:
@@ -94,7 +124,7 @@ def bank_posterior(
     return GuessAttack.of(
         hits=hits, blind=blind[0][own], better=better, tied=tied, confidence=level,
         exact=every and len(own) == count and bool((np.sort(own) == np.arange(count)).all()),
-        task=names[0], attacker="exact posterior over the bank", knows=names[1],
+        task=asked.names[0], attacker="exact posterior over the bank", knows=asked.names[1],
         candidates=_most(groups, labels), covered=1.0, leakage_factor=leakage_factor,
     )  # fmt: skip
 

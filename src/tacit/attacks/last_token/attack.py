@@ -18,6 +18,7 @@ from tacit.attacks.last_token.candidates import (
     continuations,
     list_candidates,
 )
+from tacit.attacks.last_token.tokens import LIKELIEST, CandidateTokens
 from tacit.models.language import LanguageModel
 
 ATTACKER = "exact posterior over last tokens"
@@ -32,10 +33,7 @@ def known_prefix(
     released: ArrayLike,
     channel: Channel,
     *,
-    candidates: Any = "model",
-    count: int = 256,
-    token_law: str = "model",
-    public: Any = None,
+    candidates: CandidateTokens = LIKELIEST,
     leakage_factor: float | None = None,
     confidence: float = 0.95,
 ) -> GuessAttack:
@@ -53,14 +51,7 @@ def known_prefix(
         released: what was released of each, codes (n,) or states (n, d).
         channel: how, a ``GaussianChannel`` or ``CodeChannel``; its ``assign`` is given candidates'
             states and, where it ``predicts``, what the model predicts after them.
-        candidates: ``"model"``, its ``count`` likeliest tokens after the earlier ones;
-            ``"vocabulary"``; or a list of tokens, (m,).
-        count: candidates taken from the model.
-        token_law: ``"model"``, what the model predicts after the earlier tokens, or ``"uniform"``.
-        public: last tokens of public prompts, (M,): the ``count`` commonest are candidates too, and
-            the attacker who does best of four weighs them by the model, by how often they occur, by
-            the product or by the mean of both. The blind one is the best of the four without the
-            release.
+        candidates: which tokens are tried in the last place, and how likely each is before.
         leakage_factor: of the release, where one is certified, to stand beside the result.
         confidence: coverage of each interval, in (0, 1).
 
@@ -79,7 +70,8 @@ def known_prefix(
         >>> model = LanguageModel(GPT2LMHeadModel(GPT2Config(**sizes)))
         >>> prompts = torch.arange(12).reshape(4, 3)
         >>> clean = model.states(prompts, 1)
-        >>> found = known_prefix(model, 1, prompts, clean, GaussianChannel(), count=50)
+        >>> tried = CandidateTokens(count=50)
+        >>> found = known_prefix(model, 1, prompts, clean, GaussianChannel(), candidates=tried)
         >>> found.success, found.covered
         (1.0, 1.0)
 
@@ -88,9 +80,7 @@ def known_prefix(
     if not isinstance(channel, Channel):
         raise ValueError(f"channel: expected a Channel, got {type(channel).__name__}")
     level = model.check_layer(integer("layer", layer, minimum=1))
-    listed = list_candidates(
-        model, prompts, candidates, count=count, token_law=token_law, public=public
-    )
+    listed = list_candidates(model, prompts, candidates)
     seen = channel.checked("released", released, released=True)
     if len(seen) != len(listed):
         raise ValueError(f"released: expected {len(listed)} releases, got {len(seen)}")

@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit._ground.checks import Array, choice, integer
+from tacit._ground.checks import Array
+from tacit.attacks.last_token.tokens import LIKELIEST, CandidateTokens
 from tacit.models.behaviours import Behaviours
 from tacit.models.language import LanguageModel
 from tacit.models.next_states import as_tokens, next_states, single_tokens
 from tacit.models.padding import unpadded
 
-LAWS = ("model", "uniform")
 # A candidate that no public prompt ends with counts as this share of a prompt.
 UNSEEN = 1e-3
 PROMPTS_TOGETHER = 64
@@ -99,32 +99,29 @@ class Continued:
 def list_candidates(
     model: LanguageModel,
     prompts: Any,
-    candidates: Any = "model",
-    *,
-    count: int = 256,
-    token_law: str = "model",
-    public: Any = None,
+    candidates: CandidateTokens = LIKELIEST,
 ) -> list[LastTokenCandidates]:
     """Return the candidates for the last token of every prompt; see ``known_prefix``."""
-    rows = as_prompts(model, prompts)
+    if not isinstance(candidates, CandidateTokens):
+        raise ValueError(f"candidates: expected CandidateTokens, got {type(candidates).__name__}")
+    rows, public, most = as_prompts(model, prompts), candidates.public, candidates.count
     seen = None if public is None else PublicTokens.of(model, public)
-    law = choice("token_law", token_law, LAWS)
-    named = isinstance(candidates, str)
-    if named:
-        choice("candidates", candidates, ("model", "vocabulary"))
-    given = None if named else torch.unique(single_tokens(model, "candidates", candidates))
-    most = integer("count", count, minimum=1)
+    given = None
+    if not isinstance(candidates.tokens, str):
+        given = torch.unique(single_tokens(model, "tokens", candidates.tokens))
     found = []
     for row, logs in zip(rows, _predicted(model, rows), strict=True):
         if given is not None:
             tokens = given.cpu()
-        elif candidates == "vocabulary":
+        elif candidates.tokens == "vocabulary":
             tokens = torch.arange(model.vocabulary)
         else:
             tokens = logs.topk(min(most, len(logs))).indices.sort().values
             if seen is not None:
                 tokens = torch.unique(torch.cat([tokens, seen.commonest(most)]))
-        weights = logs[tokens] if law == "model" else torch.zeros(len(tokens), dtype=torch.float64)
+        weights = torch.zeros(len(tokens), dtype=torch.float64)
+        if candidates.token_law == "model":
+            weights = logs[tokens]
         laws = weights.log_softmax(dim=-1).numpy()[None]
         place = (tokens == row[-1].cpu()).nonzero()
         found.append(

@@ -10,14 +10,13 @@ from numpy.typing import ArrayLike
 from tacit._ground.checks import (
     Array,
     RandomSource,
-    choice,
     generator,
     in_interval,
     integer,
     positive,
 )
 from tacit._ground.reprs import shown
-from tacit.attacks.retrieval.index import indexed
+from tacit.attacks.retrieval.index import FaissIndex, indexed
 from tacit.attacks.retrieval.metrics import Euclidean, Metric
 from tacit.attacks.retrieval.problem import RetrievalProblem
 from tacit.attacks.retrieval.ranks import RankCounts
@@ -41,10 +40,8 @@ def retrieve(
     truth: ArrayLike,
     *,
     metric: Metric = EUCLIDEAN,
-    weights: ArrayLike | None = None,
     last_tokens: ArrayLike | None = None,
-    index: str = "exact",
-    probes: int | None = None,
+    index: FaissIndex | None = None,
     confidence: float = 0.95,
     rng: RandomSource = None,
 ) -> RetrievalAttack:
@@ -60,12 +57,9 @@ def retrieve(
             such blocks.
         queries: (n, d) released states.
         truth: (n,) the candidate behind each release.
-        metric: such as ``Mahalanobis(Σ, floor=None)``.
-        weights: (N,) probabilities > 0 of the candidates, up to a factor, with mahalanobis: ranks
-            by the posterior. Draw ``truth`` from the same law.
+        metric: such as ``Mahalanobis(Σ, floor=None)``; with ``weights`` it ranks by the posterior.
         last_tokens: (N,) the last token of every candidate.
-        index: ``"exact"``; ``"flat"`` or ``"ivf"`` for the first 100 through FAISS.
-        probes: lists an ``"ivf"`` index searches.
+        index: looks up the first 100 through FAISS; every candidate is ranked when None.
         confidence: coverage of each interval, in (0, 1).
         rng: source of held-out states where they are drawn.
 
@@ -92,20 +86,20 @@ def retrieve(
     """
     if not isinstance(metric, Metric):
         raise ValueError(f"metric: expected one such as Mahalanobis(Σ), got {shown(metric)}")
-    if weights is not None and metric.noise is None:
-        raise ValueError(f"weights: expected a Mahalanobis metric beside it, got {metric.name!r}")
-    problem = RetrievalProblem.check(bank, queries, truth, metric.noise, weights, last_tokens)
+    if not isinstance(index, FaissIndex | None):
+        raise ValueError(f"index: expected a FaissIndex or None, got {shown(index)}")
+    problem = RetrievalProblem.check(bank, queries, truth, metric.noise, metric.prior, last_tokens)
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
-    kind = choice("index", index, ("exact", "flat", "ivf"))
-    if kind != "exact" and (weights is not None or last_tokens is not None):
-        raise ValueError(f"index: expected 'exact' beside weights or last_tokens, got {kind!r}")
+    if index is not None and (metric.prior is not None or last_tokens is not None):
+        raise ValueError(f"index: expected none beside weights or last_tokens, got {index}")
     space, tau = metric.space(problem, rng)
     found, recall = (
         (problem.standing(space), 1.0)
-        if kind == "exact"
-        else indexed(problem.bank, problem.queries, problem.truth, space, kind, probes)
+        if index is None
+        else indexed(problem.bank, problem.queries, problem.truth, space, index)
     )
-    return _measured(problem, found, metric.name, tau, level, kind, recall)
+    name = "exact" if index is None else index.kind
+    return _measured(problem, found, metric.name, tau, level, name, recall)
 
 
 def _measured(

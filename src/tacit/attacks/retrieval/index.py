@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from tacit._ground.checks import Array, integer
+from tacit._ground.checks import Array
 from tacit._ground.lazy import install_with
+from tacit._ground.values import Count, value
 from tacit.attacks.retrieval.bank import Bank, Indices
 from tacit.attacks.retrieval.ranks import BANK_ROWS, RankCounts
 from tacit.attacks.retrieval.space import AttackSpace
@@ -18,8 +19,33 @@ QUERIES_CHECKED = 200
 LEAST_TRAINING = 40
 
 
+@value
+class FaissIndex:
+    """The first 100 candidates looked up in an index of FAISS, in place of all of them ranked.
+
+    Args:
+        kind: ``flat`` compares with every candidate in float32, ``ivf`` with those of the nearest
+            lists of an inverted file.
+        probes: Lists an inverted file searches, of √N; an eighth of them when None.
+
+    Raises:
+        ValueError: another kind, or probes beside ``flat``.
+
+    Example:
+        >>> FaissIndex(kind="ivf", probes=8)
+        FaissIndex(kind='ivf', probes=8)
+    """
+
+    kind: Literal["flat", "ivf"]
+    probes: Count | None = None
+
+    def _together(self) -> None:
+        if self.kind == "flat" and self.probes is not None:
+            raise ValueError(f"probes: expected kind 'ivf' beside it, got {self.kind!r}")
+
+
 def indexed(
-    bank: Bank, queries: Array, truth: Indices, space: AttackSpace, kind: str, probes: int | None
+    bank: Bank, queries: Array, truth: Indices, space: AttackSpace, by: FaissIndex
 ) -> tuple[RankCounts, float]:
     """Look the truth up among the first 100 of an index of the mapped bank.
 
@@ -28,8 +54,7 @@ def indexed(
         queries: (n, d).
         truth: (n,).
         space: the coordinates; without bare directions.
-        kind: ``"flat"`` or ``"ivf"``.
-        probes: lists an inverted file searches, of √N; an eighth of them when None.
+        by: the index.
 
     Returns:
         The standing, a truth beyond the first 100 counted as last, and the share of up to 200
@@ -47,12 +72,11 @@ def indexed(
         ) from None
     if space.bare is not None:
         raise ValueError(
-            "index: expected 'exact' for noise without full rank, whose bare "
-            "directions decide first"
+            "index: expected none for noise without full rank, whose bare directions decide first"
         )
     index: Any = faiss.IndexFlatL2(space.width)
-    if kind == "ivf":
-        index = _inverted(faiss, index, bank, space, probes)
+    if by.kind == "ivf":
+        index = _inverted(faiss, index, bank, space, by.probes)
     for start, stop in bank.spans(BANK_ROWS):
         index.add(_mapped(space, bank.rows(start, stop)))
     _, found = index.search(_mapped(space, queries), min(HEAD, bank.count))
@@ -71,7 +95,7 @@ def _inverted(faiss: Any, flat: Any, bank: Bank, space: AttackSpace, probes: int
             f"index: expected a bank of at least {LEAST_TRAINING**2} candidates for 'ivf', got "
             f"{bank.count}"
         )
-    searched = max(1, lists // 8) if probes is None else integer("probes", probes, minimum=1)
+    searched = max(1, lists // 8) if probes is None else probes
     index = faiss.IndexIVFFlat(flat, space.width, lists)
     chosen = np.linspace(0, bank.count - 1, min(bank.count, 64 * lists)).astype(np.int64)
     index.train(_mapped(space, bank.gather(chosen)))

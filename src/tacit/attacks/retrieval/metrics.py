@@ -36,6 +36,11 @@ class Metric(ABC):
         """Σ, where it is a likelihood that a prior may weigh."""
         return None
 
+    @property
+    def prior(self) -> ArrayLike | None:
+        """(N,) probabilities of the candidates up to a factor, None where equally likely."""
+        return None
+
     @abstractmethod
     def space(self, problem: RetrievalProblem, rng: RandomSource) -> tuple[AttackSpace, float]:
         """Return the coordinates in which the distance is plain, and the floor τ chosen."""
@@ -93,11 +98,14 @@ class Mahalanobis(Metric):
         floor: τ >= 0; ``"tuned"`` takes the best of a grid on held-out noisy states; None is 0.
         held_out: (queries, truth) of noisy states other than those attacked; drawn afresh from the
             bank and Σ when None, which the attacker can do.
+        weights: (N,) probabilities > 0 of the candidates, up to a factor: ranks by the posterior.
+            Draw the truth from the same law.
     """
 
     covariance: Covariance
     floor: str | float | None = "tuned"
     held_out: tuple[Any, Any] | None = None
+    weights: ArrayLike | None = None
 
     name = "mahalanobis"
 
@@ -111,6 +119,11 @@ class Mahalanobis(Metric):
     def noise(self) -> Covariance:
         """Σ."""
         return self.covariance
+
+    @property
+    def prior(self) -> ArrayLike | None:
+        """As ``Metric``."""
+        return self.weights
 
     def space(self, problem: RetrievalProblem, rng: RandomSource) -> tuple[AttackSpace, float]:
         """As ``Metric``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,9 +36,23 @@ if TYPE_CHECKING:
 OWN_HELD_OUT_EVERY = 5
 
 
+@dataclass(frozen=True, kw_only=True)
+class AttackedLayer:
+    """The layer whose released states are attacked, and how many prompts."""
+
+    layer: Layer
+    measured: Annotated[int, typer.Option(help="Prompts attacked.")] = 200
+    calibration: Annotated[
+        int, typer.Option(help="Public prompts that a release is fitted on.")
+    ] = 5000
+
+    def __post_init__(self) -> None:
+        integer("--measured", self.measured, minimum=2)
+        integer("--calibration", self.calibration, minimum=1)
+
+
 @grouped
 def invert(
-    layer: Layer,
     codebook: Annotated[
         str | None,
         typer.Option(
@@ -46,11 +60,8 @@ def invert(
             "--mechanism."
         ),
     ] = None,
-    measured: Annotated[int, typer.Option(help="Prompts attacked.")] = 200,
-    calibration: Annotated[
-        int, typer.Option(help="Public prompts that a release is fitted on.")
-    ] = 5000,
     *,
+    attacked: AttackedLayer,
     released: Annotated[
         StateMechanism,
         Only("mechanism", "kl_budget", "codewords", "known_pairs", "positions"),
@@ -70,17 +81,17 @@ def invert(
         raise ValueError(
             f"--codebook: expected no --mechanism beside it, got {released.mechanism!r}"
         )
-    most = calibration if "codes" in released.mechanism else None
+    most = attacked.calibration if "codes" in released.mechanism else None
     integer("--codewords", released.codewords, maximum=most)
     if released.known_pairs is not None:
-        integer("--known-pairs", released.known_pairs, maximum=calibration)
-    integer("--measured", measured, minimum=2)
-    integer("--calibration", calibration, minimum=1)
+        integer("--known-pairs", released.known_pairs, maximum=attacked.calibration)
     if codebook is None:
         _check_word(released.mechanism)
     else:
         released = replace(released, mechanism=read_codec(codebook))
-    model, prefixes = source.prepare(layer, bank=measured, calibration=calibration)
+    model, prefixes = source.prepare(
+        attacked.layer, bank=attacked.measured, calibration=attacked.calibration
+    )
     prompts = _divided(source, model, prefixes.bank, prefixes.calibration)
     if released.everywhere and bool((prompts.secret < 0).any()):
         raise ValueError(
@@ -89,7 +100,7 @@ def invert(
         )
     from tacit.hidden_states.inverting import invert_layer
 
-    evidence = invert_layer(model, layer, prompts, released, inverter, seed=source.seed)
+    evidence = invert_layer(model, attacked.layer, prompts, released, inverter, seed=source.seed)
     destination = replace(destination, source=replace(read, rows=evidence.details.queries))
     evidence = destination.stated(evidence)
     destination.store(evidence)

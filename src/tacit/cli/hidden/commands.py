@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,10 +16,10 @@ from tacit.cli.hidden.attack import attack
 from tacit.cli.hidden.codec import decode, encode, fit
 from tacit.cli.hidden.features import features
 from tacit.cli.hidden.inputs import (
-    Bank,
     Calibration,
     CountFlags,
     Layer,
+    LayerFlags,
     PromptFlags,
     listed,
 )
@@ -150,26 +151,40 @@ def sweep(
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReleasedLayer(LayerFlags):
+    """The layer whose noisy states are released, and the prompts."""
+
+    calibration: Calibration = 2000
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateFiles:
+    """The files that states are written to."""
+
+    out: Out
+    clean: Annotated[
+        str | None, typer.Option(help="Also write the clean states, to this file.")
+    ] = None
+    publish: Annotated[
+        str | None,
+        typer.Option(help="Also write the noisy states without the digests of their prompts."),
+    ] = None
+
+    @property
+    def written(self) -> dict[str, str | None]:
+        """Every file by its flag."""
+        return {"--out": self.out, "--clean": self.clean, "--publish": self.publish}
+
+
 @app.command()
 @grouped
 def release(
-    layer: Layer,
-    out: Out,
     kl_budget: KlBudget = 4.0,
     mechanism: Mechanism = "isotropic",
-    bank: Bank = 1000,
-    calibration: Calibration = 2000,
-    clean: Annotated[
-        str | None, typer.Option(help="Also write the clean states, to this file.")
-    ] = None,
-    public: Annotated[
-        str | None,
-        typer.Option(
-            "--publish",
-            help="Also write the noisy states without the digests of their prompts.",
-        ),
-    ] = None,
     *,
+    taken: ReleasedLayer,
+    files: StateFiles,
     outlet: Paying,
     source: PromptFlags,
 ) -> None:
@@ -181,18 +196,16 @@ def release(
     from tacit.hidden_states.spelling import read_one
     from tacit.ledger.notions import RENYI_DP
 
-    written = {"--out": out, "--clean": clean, "--publish": public}
-    for flag, path in written.items():
+    for flag, path in files.written.items():
         new_file(flag, path, outlet.force)
     positive("--kl-budget", kl_budget)
     shape = read_one("--mechanism", mechanism, SHAPES)
     if outlet.ledger is not None and outlet.secret is None:
         raise ValueError("--secret: expected the name of the secret beside --ledger, got none")
-    counts = {"bank": bank, "calibration": calibration}
-    read: dict[str, Any] = {}
+    layer, read = taken.layer, dict[str, Any]()
 
     def prepare() -> Any:
-        found, prefixes = source.released(layer, **counts)
+        found, prefixes = source.released(layer, **taken.asked)
         from tacit.hidden_states import (
             Differences,
             GeometryFit,
@@ -211,12 +224,12 @@ def release(
         )
         design = Designs(measured, listed).at(shape, kl_budget)
         read["states"] = found.states(prefixes.bank, layer)
-        read["origin"] = origin_of(source, found, layer, prefixes, **counts)
+        read["origin"] = origin_of(source, found, layer, prefixes, **taken.asked)
         promise = Differences(listed=listed)
         return prepare_states(read["states"], design, promise, origin=read["origin"])
 
     def tell(destination: Destination, released: Release[Any]) -> None:
-        console, details = destination.json.console, released.details
+        console, details, out = destination.json.console, released.details, files.out
         console.print(Text(released.guarantees[0].describe(), "bold"))
         line(console, "released", f"{details.rows:,} states of {details.width} numbers in {out}")
         line(console, "cost", f"K = {details.cost:g} nats by the quadratic prediction")
@@ -226,18 +239,18 @@ def release(
     def store(released: Release[Any]) -> None:
         from tacit.releases import save_rows
 
-        save_rows(released, out)
-        if public is not None:
-            save_rows(released.public(), public)
-        if clean is not None:
-            _write_states(clean, read["states"], read["origin"])
+        save_rows(released, files.out)
+        if files.publish is not None:
+            save_rows(released.public(), files.publish)
+        if files.clean is not None:
+            _write_states(files.clean, read["states"], read["origin"])
 
     publish(
         prepare,
         outlet,
         source.read_as(),
         spends=RENYI_DP,
-        others={"--texts": source.texts, **written},
+        others={"--texts": source.texts, **files.written},
         store=store,
         tell=tell,
     )
@@ -255,16 +268,14 @@ app.command("quotient")(quotient)
 @app.command()
 @grouped
 def codebook(
-    layer: Layer,
     out: Out,
     codewords: Annotated[int, typer.Option(help="C, codewords.")] = 256,
     metric: Annotated[
         str, typer.Option(help="euclidean, fisher, behaviour, decision or argmax.")
     ] = "behaviour",
     least_cell: LeastCell = 20,
-    bank: Bank = 1000,
-    calibration: Calibration = 5000,
     *,
+    taken: LayerFlags,
     outlet: Outlet,
     source: PromptFlags,
 ) -> None:
@@ -278,10 +289,10 @@ def codebook(
 
     new_file("--out", out, outlet.force)
     mechanism = read_code("--metric", metric)
-    integer("--codewords", codewords, minimum=2, maximum=calibration)
-    integer("--bank", bank, minimum=4)
-    counts = {"bank": bank, "calibration": calibration}
-    found, prefixes = source.released(layer, **counts)
+    integer("--codewords", codewords, minimum=2, maximum=taken.calibration)
+    integer("--bank", taken.bank, minimum=4)
+    layer = taken.layer
+    found, prefixes = source.released(layer, **taken.asked)
     from tacit.hidden_states.audit.laboratory import Laboratory
     from tacit.hidden_states.audit.request import Sizes
     from tacit.hidden_states.codebooks.membership import calibration_membership
@@ -295,7 +306,7 @@ def codebook(
     laboratory = Laboratory.prepare(found, layer, public, sizes, seed=source.seed)
     book = dataclasses.replace(
         mechanism.book(laboratory, codewords, source.seed),
-        origin=origin_of(source, found, layer, prefixes, **counts),
+        origin=origin_of(source, found, layer, prefixes, **taken.asked),
     )
     secret = Pass.of(found, prefixes.bank, [layer])
     states = secret.states[layer]

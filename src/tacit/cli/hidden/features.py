@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from tacit._ground.checks import integer
 from tacit.cli.console import line
-from tacit.cli.hidden.inputs import Bank, Calibration, Layer, PromptFlags, llm_extra
+from tacit.cli.hidden.inputs import Bank, Calibration, LayerFlags, PromptFlags, llm_extra
 from tacit.cli.options import Only, grouped
 from tacit.cli.output import new_file, was_given
 from tacit.cli.publishing import Destination, Paged, Source
@@ -25,20 +25,26 @@ if TYPE_CHECKING:
 OF_TRAINING = ("--out", "--size", "--steps", "--features", "--active")
 
 
+@dataclass(frozen=True, kw_only=True)
+class ScoredLayer(LayerFlags):
+    """The layer whose features are scored, and the prompts."""
+
+    bank: Bank = 500
+    calibration: Calibration = 3000
+    scored: Annotated[int, typer.Option(help="Other prompts, to score features on.")] = 1000
+
+
 @grouped
 def features(
-    layer: Layer,
     transcoder: Annotated[
         str | None,
         typer.Option(help="Safetensors file of features; trained here when left out."),
     ] = None,
-    bank: Bank = 500,
-    calibration: Calibration = 3000,
-    scored: Annotated[int, typer.Option(help="Other prompts, to score features on.")] = 1000,
     out: Annotated[
         str | None, typer.Option(help="Safetensors file of the trained features to write.")
     ] = None,
     *,
+    taken: ScoredLayer,
     how: Annotated[TranscoderFit, Only("reads", "size", "steps", "features", "top_k")],
     scoring: Annotated[Scoring, Only("threshold")],
     outlet: Paged,
@@ -54,12 +60,12 @@ def features(
         raise ValueError(
             f"--transcoder: expected no flag of training beside it, got {', '.join(beside)}"
         )
-    integer("--bank", bank, minimum=4)
-    integer("--scored", scored, minimum=2)
+    integer("--bank", taken.bank, minimum=4)
+    integer("--scored", taken.scored, minimum=2)
     reads = how.reads if was_given("--reads") else None
     coder = None if transcoder is None else _loaded(transcoder, reads)
-    counts = {"bank": bank, "calibration": calibration, "held_out": scored}
-    model, prefixes = source.prepare(layer, **counts)
+    layer = taken.layer
+    model, prefixes = source.prepare(layer, **taken.asked, held_out=taken.scored)
     from tacit.hidden_states import measure_features, train_transcoder
 
     if coder is None:

@@ -38,6 +38,20 @@ Calibration = Annotated[int, typer.Option(help="Other prompts, to fit designs on
 Measured = Annotated[int, typer.Option(help="Prompts on which use and attacks are measured.")]
 
 
+@dataclass(frozen=True, kw_only=True)
+class LayerFlags:
+    """A layer, the prompts that are secret there, and public ones to fit on."""
+
+    layer: Layer
+    bank: Bank = 1000
+    calibration: Calibration = 5000
+
+    @property
+    def asked(self) -> dict[str, int]:
+        """How many of each set, as ``PromptFlags.prepare`` takes them."""
+        return {"bank": self.bank, "calibration": self.calibration}
+
+
 @dataclass(frozen=True)
 class CountFlags:
     """How many prompts are taken of each kind."""

@@ -8,12 +8,7 @@ import typer
 from rich.text import Text
 
 from tacit.cli.console import line
-from tacit.cli.hidden.inputs import (
-    Bank,
-    Calibration,
-    Layer,
-    PromptFlags,
-)
+from tacit.cli.hidden.inputs import LayerFlags, PromptFlags
 from tacit.cli.hidden.quotients import read_quotient
 from tacit.cli.hidden.recorded import origin_of
 from tacit.cli.options import Only, flag_of, grouped
@@ -37,7 +32,6 @@ OF_THE_BANK = "of the secret prompts, so for the holder alone"
 
 @grouped
 def quotient(
-    layer: Layer,
     out: Annotated[
         str | None, typer.Option(help="Safetensors file of the quotient to write; or --fitted.")
     ] = None,
@@ -47,9 +41,8 @@ def quotient(
     release: Annotated[
         str | None, typer.Option(help="Also write the bank's quotients with noise, to this file.")
     ] = None,
-    bank: Bank = 1000,
-    calibration: Calibration = 5000,
     *,
+    taken: LayerFlags,
     promise: QuotientPromise,
     recipe: Annotated[Recipe, Only("reads", "depth", "penalty", "adversary", "epochs")],
     outlet: Paying,
@@ -80,8 +73,8 @@ def quotient(
         outlet, source.read_as(), spends=MAXIMAL_LEAKAGE, others=files
     )
     held = None if fitted is None else read_quotient(fitted)
-    counts = {"bank": bank, "calibration": calibration}
-    found, prefixes = source.released(layer, **counts)
+    layer = taken.layer
+    found, prefixes = source.released(layer, **taken.asked)
     from tacit.hidden_states import PredictiveQuotient, prepare_quotients
     from tacit.hidden_states.quotient.use import measure_use
     from tacit.models.passes import Pass
@@ -90,7 +83,7 @@ def quotient(
     secret = Pass.of(found, prefixes.bank, [layer])
     public = Pass.of(found, prefixes.calibration, [layer])
     fitting, apart = _divided(public, layer)
-    origin = origin_of(source, found, layer, prefixes, **counts)
+    origin = origin_of(source, found, layer, prefixes, **taken.asked)
     if held is None:
         held = PredictiveQuotient.fit(
             fitting.states[layer], fitting.behaviours, promise.ball, recipe, rng=source.seed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -9,27 +10,33 @@ from rich.text import Text
 
 from tacit._ground.checks import choice, integer
 from tacit.cli.console import line
-from tacit.cli.hidden.inputs import Calibration, Layer, PromptFlags
+from tacit.cli.hidden.inputs import Calibration, LayerFlags, PromptFlags
 from tacit.cli.options import Force, Json, grouped
 from tacit.cli.output import json_output
 
 KEPT = ("states", "cache")
 
 
+@dataclass(frozen=True, kw_only=True)
+class ContinuedLayer(LayerFlags):
+    """The layer, or the last of the layers, whose codes are kept, and the prompts."""
+
+    bank: Annotated[int, typer.Option(help="Prompts that are continued, and told apart.")] = 200
+    calibration: Calibration = 3000
+
+
 @grouped
 def trajectory(
-    layer: Layer,
     keep: Annotated[
         str,
         typer.Option(help="states: a code of the layer's. cache: of all heads' keys and values."),
     ] = "states",
     codewords: Annotated[int, typer.Option(help="C, codes of a state, a key or a value.")] = 1024,
     steps: Annotated[int, typer.Option(help="Tokens generated after every prompt.")] = 32,
-    bank: Annotated[int, typer.Option(help="Prompts that are continued, and told apart.")] = 200,
-    calibration: Calibration = 3000,
     json: Json = None,
     force: Force = False,
     *,
+    taken: ContinuedLayer,
     source: PromptFlags,
 ) -> None:
     """Generate from codes of all positions beside the model itself, and count what they tell.
@@ -41,8 +48,9 @@ def trajectory(
     choice("--keep", keep, KEPT)
     integer("--codewords", codewords, minimum=2)
     integer("--steps", steps, minimum=1)
-    integer("--bank", bank, minimum=2)
-    found, prefixes = source.prepare(layer, bank=bank, calibration=calibration)
+    integer("--bank", taken.bank, minimum=2)
+    layer = taken.layer
+    found, prefixes = source.prepare(layer, **taken.asked)
     from tacit.hidden_states import (
         CacheCoder,
         Codebook,

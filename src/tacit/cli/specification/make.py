@@ -85,16 +85,28 @@ class SharedNetworkFlags:
         return "public"
 
 
-@grouped
-def make(
-    *,
+@dataclass(frozen=True, kw_only=True)
+class DescribedRecords(RecordFlags):
+    """The records that are described."""
+
     data: Annotated[
         str, typer.Argument(help="Labelled records: an .npz, or a table of texts (.csv, .jsonl).")
-    ],
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpecificationFile(Drawing):
+    """The file of a specification, and where else its release goes."""
+
     output: Annotated[
         str,
         typer.Option("--output", "-o", help="File to write, with its release beside it as .json."),
-    ],
+    ]
+
+
+@grouped
+def make(
+    *,
     task: Annotated[
         bool, typer.Option("--task", help="Describe what is asked for; else what a model can do.")
     ] = False,
@@ -106,8 +118,8 @@ def make(
     ],
     shared: SharedNetworkFlags,
     factors: Annotated[SharedFactors, Only("rank", "layers")],
-    reading: RecordFlags,
-    flags: Drawing,
+    reading: DescribedRecords,
+    flags: SpecificationFile,
 ) -> None:
     """Describe a model or a task by a noisy step of a shared public network, or several.
 
@@ -124,6 +136,7 @@ def make(
         raise ValueError("--secret: expected the name that --ledger counts under, got none")
     if promise is None and flags.certificate is not None:
         raise ValueError("--certificate: expected none beside --no-noise, which guarantees nothing")
+    data, output = reading.data, flags.output
     beside = _beside(output)
     place = new_file("--output", output, flags.force)
     new_file("--output", beside, flags.force)

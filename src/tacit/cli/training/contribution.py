@@ -30,6 +30,8 @@ class ProblemFlags:
 
     panel: ClassVar[str] = "Problem"
 
+    source: Annotated[str, typer.Option(help="Column that says whose each row is.")]
+    label: Annotated[str, typer.Option(help="Column that the model predicts, a category.")]
     missing: Missing = "refuse"
     category: Category = None
     bounds: Annotated[
@@ -47,6 +49,18 @@ class ProblemFlags:
         float,
         typer.Option(help="Share of the rows that nothing is learned from; taken as known to all."),
     ] = 0.25
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContributionFlags(TrainingFlags):
+    """Budgets, loop and destination."""
+
+    budget: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SOURCE=EPSILON", help="Another ε than --epsilon for a source. May be repeated."
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,20 +88,12 @@ class RetrainingFlags:
 def contribution(
     data: Data = None,
     *,
-    source: Annotated[str, typer.Option(help="Column that says whose each row is.")],
-    label: Annotated[str, typer.Option(help="Column that the model predicts, a category.")],
     reading: TableFlags,
     asked: ProblemFlags,
-    budget: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SOURCE=EPSILON", help="Another ε than --epsilon for a source. May be repeated."
-        ),
-    ] = None,
     again: RetrainingFlags,
     method: OneStep,
     run: Passes,
-    flags: TrainingFlags,
+    flags: ContributionFlags,
 ) -> None:
     """Train a classifier of a table so that no source moves it beyond its budget.
 
@@ -100,7 +106,7 @@ def contribution(
     from tacit.training import Retraining, SourcedExamples, TrainingRecipe, prepare_contribution
 
     # source and label are categories, declared or read
-    levels = [*(asked.category or ()), *_undeclared((source, label), asked.category)]
+    levels = [*(asked.category or ()), *_undeclared((asked.source, asked.label), asked.category)]
     table = reading.read(data, missing=asked.missing, categories=levels)
     saved = new_file("--save", flags.save, flags.force)
 
@@ -108,8 +114,8 @@ def contribution(
         # inputs, classes and sources of the rows
         problem = problem_of(
             table,
-            source,
-            label,
+            asked.source,
+            asked.label,
             hidden=asked.hidden,
             held_out=asked.held_out,
             bounds=_bounds(asked.bounds),
@@ -130,7 +136,7 @@ def contribution(
                 batch=flags.batch,
                 remarks=problem.remarks,
             ),
-            replace(flags.promise, epsilon=_budgets(budget, flags.epsilon, problem)),
+            replace(flags.promise, epsilon=_budgets(flags.budget, flags.epsilon, problem)),
             run.lasting(passes=PASSES),
             method=method,
             retraining=Retraining(

@@ -14,7 +14,7 @@ from tacit._ground.checks import integer
 from tacit.attacks.attribution.attack import Labelled, attributes
 from tacit.attacks.attribution.labels import Topics, label_digits, label_names, label_tokens
 from tacit.attacks.exact.channels import Channel, GaussianChannel
-from tacit.attacks.exact.posterior import bank_posterior
+from tacit.attacks.exact.posterior import BankQuestion, bank_posterior
 from tacit.attacks.exact.result import GuessAttack
 from tacit.hidden_states.audit.points import GuessPoint
 from tacit.hidden_states.spelling import SpelledValue, read_one
@@ -180,8 +180,10 @@ class KnownToken(Guesser):
         yield (
             bank_posterior(
                 seen.held, seen.released[:count], np.arange(count), seen.channel,
-                known=tokens,
-                names=("the prompt", f"its {_place(self.position)} token"), confidence=CONFIDENCE,
+                asked=BankQuestion(
+                    known=tokens, names=("the prompt", f"its {_place(self.position)} token")
+                ),
+                confidence=CONFIDENCE,
             ),
             False,
         )  # fmt: skip
@@ -221,8 +223,8 @@ class AttributeGuesser(Guesser):
             )  # fmt: skip
         yield (
             bank_posterior(
-                seen.held, seen.released[:count], np.arange(count), seen.channel, task=bank,
-                names=(self.title, ""), confidence=CONFIDENCE,
+                seen.held, seen.released[:count], np.arange(count), seen.channel,
+                asked=BankQuestion(task=bank, names=(self.title, "")), confidence=CONFIDENCE,
             ),
             False,
         )  # fmt: skip

@@ -23,6 +23,7 @@ from tacit.attacks.last_token.candidates import (
     list_candidates,
     predicted,
 )
+from tacit.attacks.last_token.tokens import CandidateTokens
 from tacit.attacks.retrieval.attack import RetrievalAttack, retrieve
 from tacit.attacks.retrieval.metrics import Euclidean, Metric
 from tacit.covariance import Covariance
@@ -211,7 +212,9 @@ class Laboratory:
         listed: list[LastTokenCandidates] = self.kept(
             ("candidates", *asked),
             lambda: list_candidates(
-                self.model, prompts, count=candidates, public=self.prefixes.calibration[:, -1]
+                self.model,
+                prompts,
+                CandidateTokens(count=candidates, public=self.prefixes.calibration[:, -1]),
             ),
         )
 

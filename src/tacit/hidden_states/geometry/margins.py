@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, RandomSource, generator, integer, matrix
 from tacit._ground.frozen import frozen, read_only
 from tacit._ground.reprs import short_repr
+from tacit._ground.values import value
 from tacit.hidden_states.geometry.estimation import Geometry
 from tacit.hidden_states.geometry.projections import orthonormal_basis
 from tacit.models.language import LanguageModel
@@ -91,17 +91,52 @@ class Margins:
         return float(np.sqrt(self.rank / self.width))
 
 
+@value
+class NextTokens:
+    """Prompts with the token that truly follows each, and the tokens it is told from.
+
+    Args:
+        prefixes: Tokens, (n, T).
+        next_tokens: y, (n,).
+        candidates: Tokens v, (m,); the whole vocabulary when left out, at V positions through the
+            lower layers a prompt.
+    """
+
+    prefixes: Any
+    next_tokens: Any
+    candidates: Any = None
+
+
+@value
+class MarginRounding:
+    """How coordinates are rounded.
+
+    Args:
+        calibration: States that set the ranges, (c, d).
+        bits: Numbers of bits, each 2 … 16.
+
+    Raises:
+        ValueError: bits that are no such numbers.
+    """
+
+    calibration: Any
+    bits: tuple[int, ...] = (4, 6, 8, 16)
+
+    def _together(self) -> None:
+        if not isinstance(self.bits, Sequence):
+            raise ValueError(f"bits: expected a sequence of integers, got {self.bits!r}")
+        for depth in self.bits:
+            integer("bits", depth, minimum=2, maximum=16)
+
+
 def measure_margins(
     model: LanguageModel,
     layer: int,
-    prefixes: ArrayLike,
-    next_tokens: ArrayLike,
+    prompts: NextTokens,
     geometry: Geometry | Any,
+    rounding: MarginRounding,
     *,
-    calibration: ArrayLike,
     rank: int | None = None,
-    bits: Sequence[int] = (4, 6, 8, 16),
-    candidates: ArrayLike | None = None,
     batch_size: int | None = None,
     rng: RandomSource = None,
 ) -> Margins:
@@ -114,14 +149,10 @@ def measure_margins(
     Args:
         model: the language model.
         layer: 1 … L, or 0 for the embeddings.
-        prefixes: tokens, (n, T).
-        next_tokens: y, (n,).
+        prompts: the earlier tokens, the true next one, and the others it is told from.
         geometry: of this layer, or orthonormal columns (d, k).
-        calibration: states that set the ranges, (c, d).
+        rounding: to how many bits, and the states that set the ranges.
         rank: k; the geometry's own when left out.
-        bits: numbers of bits, each 2 … 16.
-        candidates: tokens v, (m,); the whole vocabulary when left out, at V positions through
-            the lower layers a prompt.
         batch_size: candidates run at a time.
         rng: source of the random subspace.
 
@@ -136,22 +167,20 @@ def measure_margins(
         >>> from transformers import GPT2Config, GPT2LMHeadModel
         >>> sizes = {"vocab_size": 50, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 8}
         >>> model = LanguageModel(GPT2LMHeadModel(GPT2Config(**sizes)))
-        >>> prompts = torch.arange(24).reshape(4, 6)
-        >>> found = measure_margins(model, 1, prompts, [7, 8, 9, 10], np.eye(16)[:, :4],
-        ...                 calibration=model.states(prompts, 1), rng=0)
+        >>> tokens = torch.arange(24).reshape(4, 6)
+        >>> prompts = NextTokens(prefixes=tokens, next_tokens=[7, 8, 9, 10])
+        >>> rounding = MarginRounding(calibration=model.states(tokens, 1))
+        >>> found = measure_margins(model, 1, prompts, np.eye(16)[:, :4], rounding, rng=0)
         >>> bool((found.pythagorean_ratio <= 1 + 1e-9).all()), len(found.quantised)
         (True, 16)
 
     Source: hidden-state, App. B.6, B.7, Prop. 2, 4–6, Cor. 3.
     """
-    tokens, level = model.check_tokens(prefixes), model.check_layer(layer)
-    truth = single_tokens(model, "next_tokens", next_tokens, count=len(tokens))
+    tokens, level = model.check_tokens(prompts.prefixes), model.check_layer(layer)
+    truth = single_tokens(model, "next_tokens", prompts.next_tokens, count=len(tokens))
     width = model.width
     basis = orthonormal_basis(geometry, level, width, rank)
-    if not isinstance(bits, Sequence):
-        raise ValueError(f"bits: expected a sequence of integers, got {bits!r}")
-    depths = [integer("bits", depth, minimum=2, maximum=16) for depth in bits]
-    known = matrix("calibration", calibration, columns=width)
+    known = matrix("calibration", rounding.calibration, columns=width)
     normal = generator(rng).standard_normal(basis.shape)
     frame = np.linalg.qr(normal)[0]
     spaces = [
@@ -160,17 +189,16 @@ def measure_margins(
         _Space("complement", np.eye(width) - basis @ basis.T),
         _Space("random", frame @ frame.T),
     ]
-    rounders = [_Rounder(space, depth, known) for space in spaces for depth in depths]
-    pool = range(model.vocabulary) if candidates is None else candidates
+    rounders = [_Rounder(space, depth, known) for space in spaces for depth in rounding.bits]
+    pool = range(model.vocabulary) if prompts.candidates is None else prompts.candidates
     choices = single_tokens(model, "candidates", pool)
+    meter = _Meter(model, level, spaces, rounders, basis, batch_size)
     rows = []
     for prompt, follower in zip(tokens, truth, strict=True):
         others = choices[choices != follower]
         if len(others) == 0:
             raise ValueError(f"candidates: expected a token besides {int(follower)}, got none")
-        rows.append(
-            _one_prompt(model, prompt, follower, others, level, spaces, rounders, basis, batch_size)
-        )
+        rows.append(meter.of_prompt(prompt, follower, others))
     return _collect(rows, rounders, basis)
 
 
@@ -201,44 +229,49 @@ class _Rounder:
         return bound
 
 
-def _one_prompt(
-    model: LanguageModel,
-    prompt: Any,
-    follower: Any,
-    others: Any,
-    layer: int,
-    spaces: list[_Space],
-    rounders: list[_Rounder],
-    basis: Array,
-    batch_size: int | None,
-) -> tuple[Array, float, Array, Array, Array]:
-    """Margins by space, the angle, and by rounder the margin, the two moves and whether clipped."""
-    ((own,),) = next_states(model, prompt, follower[None], [layer])
-    state = own[0].double().cpu().numpy()
-    plain, angle = np.full(len(spaces), np.inf), 0.0
-    rounded, moved = np.full(len(rounders), np.inf), np.zeros(len(rounders))
-    clipped = np.zeros(len(rounders))
-    for (batch,) in next_states(model, prompt, others, [layer], batch_size=batch_size):
-        found = batch.double().cpu().numpy()
-        for i, space in enumerate(spaces):
-            differences = (found - state) @ space.projector
-            lengths = np.linalg.norm(differences, axis=1)
-            nearest = int(lengths.argmin())
-            if space.name == "full" and lengths[nearest] < plain[i]:
-                inside = np.linalg.norm(differences[nearest] @ basis)
-                angle = float(np.arccos(min(1.0, _ratio(inside, lengths[nearest]))))
-            plain[i] = min(plain[i], lengths[nearest])
-        for i, rounder in enumerate(rounders):
-            projected, mine = found @ rounder.space.projector, state @ rounder.space.projector
-            lengths = np.linalg.norm(rounder(projected) - rounder(mine), axis=1)
-            rounded[i] = min(rounded[i], lengths.min())
-            moves = rounder.excess(projected).max() + rounder.excess(mine)
-            moved[i] = max(moved[i], moves)
-            beyond = (np.abs(projected) > rounder.reach).any() or (
-                np.abs(mine) > rounder.reach
-            ).any()
-            clipped[i] = max(clipped[i], float(beyond))
-    return plain, angle, rounded, moved, clipped
+@dataclass(frozen=True, eq=False)
+class _Meter:
+    """What every prompt is measured by: a model up to a layer, projections and roundings."""
+
+    model: LanguageModel
+    layer: int
+    spaces: list[_Space]
+    rounders: list[_Rounder]
+    basis: Array
+    batch_size: int | None
+
+    def of_prompt(
+        self, prompt: Any, follower: Any, others: Any
+    ) -> tuple[Array, float, Array, Array, Array]:
+        """Return margins by space, the angle, and by rounder the margin, the moves, if clipped."""
+        ((own,),) = next_states(self.model, prompt, follower[None], [self.layer])
+        state = own[0].double().cpu().numpy()
+        plain, angle = np.full(len(self.spaces), np.inf), 0.0
+        rounded, moved = np.full(len(self.rounders), np.inf), np.zeros(len(self.rounders))
+        clipped = np.zeros(len(self.rounders))
+        for (batch,) in next_states(
+            self.model, prompt, others, [self.layer], batch_size=self.batch_size
+        ):
+            found = batch.double().cpu().numpy()
+            for i, space in enumerate(self.spaces):
+                differences = (found - state) @ space.projector
+                lengths = np.linalg.norm(differences, axis=1)
+                nearest = int(lengths.argmin())
+                if space.name == "full" and lengths[nearest] < plain[i]:
+                    inside = np.linalg.norm(differences[nearest] @ self.basis)
+                    angle = float(np.arccos(min(1.0, _ratio(inside, lengths[nearest]))))
+                plain[i] = min(plain[i], lengths[nearest])
+            for i, rounder in enumerate(self.rounders):
+                projected, mine = found @ rounder.space.projector, state @ rounder.space.projector
+                lengths = np.linalg.norm(rounder(projected) - rounder(mine), axis=1)
+                rounded[i] = min(rounded[i], lengths.min())
+                moves = rounder.excess(projected).max() + rounder.excess(mine)
+                moved[i] = max(moved[i], moves)
+                beyond = (np.abs(projected) > rounder.reach).any() or (
+                    np.abs(mine) > rounder.reach
+                ).any()
+                clipped[i] = max(clipped[i], float(beyond))
+        return plain, angle, rounded, moved, clipped
 
 
 def _collect(

@@ -44,14 +44,27 @@ class TrainingOutcome:
     precision: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class TrainingWindows:
+    """What a step reads: windows of the stream in an order that a seed fixes.
+
+    Attributes:
+        context: tokens that are predicted in a window.
+        batch: windows a step.
+        seed: of their order.
+    """
+
+    context: int
+    batch: int
+    seed: int
+
+
 def fit(
     network: Any,
     stream: Tensor,
     run: Run,
+    windows: TrainingWindows,
     *,
-    context: int,
-    batch: int,
-    seed: int,
     penalties: Sequence[Penalty] = (),
     folder: RunFolder | None = None,
     every: float = SECONDS_BETWEEN_STATES,
@@ -65,19 +78,19 @@ def fit(
     precision = native_precision(run.precision or "auto", device)
     optimizers = _optimizers(network, precision)
     # cross-entropy, and what penalties add
-    objective = _Objective(network, penalties, precision, seed)
+    objective = _Objective(network, penalties, precision, windows.seed)
     parts = {"network": network, "source": RandomState(objective.source)}
     parts |= {f"optimizer {place}": one for place, one in enumerate(optimizers)}
     # network, optimizers and the penalties' randomness go on from a stored state
     loop = Loop(run, parts, title="training", folder=folder, every=every)
     # a batch is a function of its number alone, so that those of earlier processes are passed over
-    batches = islice(_windows(stream, context + 1, batch, seed, device), loop.here.steps, None)
+    batches = islice(_batches(stream, windows, device), loop.here.steps, None)
     network.train()
     for _ in loop:
         _step(network, next(batches), optimizers, _rate(loop.share), objective)
     network.eval()
-    here = loop.here
-    return TrainingOutcome(here.steps, here.steps * batch * context, here.seconds, precision)
+    here, tokens = loop.here, windows.batch * windows.context
+    return TrainingOutcome(here.steps, here.steps * tokens, here.seconds, precision)
 
 
 def _rate(spent: float) -> float:
@@ -166,11 +179,11 @@ def _optimizers(network: nn.Module, precision: str) -> list[torch.optim.Optimize
     return [muon, adamw]
 
 
-def _windows(
-    stream: Tensor, length: int, batch: int, seed: int, device: torch.device
-) -> Iterator[Tensor]:
+def _batches(stream: Tensor, windows: TrainingWindows, device: torch.device) -> Iterator[Tensor]:
     """Yield batches of windows, all of the stream once per round, from a new phase each round."""
-    source = torch.Generator().manual_seed(seed)
+    # a window is read but for its last token, which is predicted
+    length, batch = windows.context + 1, windows.batch
+    source = torch.Generator().manual_seed(windows.seed)
     rows = stream.unfold(0, length, 1)
     pending = torch.empty(0, dtype=torch.int64)
     while True:

@@ -19,7 +19,13 @@ from tacit.models.language import LanguageModel
 from tacit.models.loading import check_device
 from tacit.models.penalties.anchors import weights_digest
 from tacit.models.penalties.step import Penalty
-from tacit.models.small.optimisation import OPTIMIZER, TrainingOutcome, fit, perplexity
+from tacit.models.small.optimisation import (
+    OPTIMIZER,
+    TrainingOutcome,
+    TrainingWindows,
+    fit,
+    perplexity,
+)
 from tacit.models.small.settings import ModelSettings
 from tacit.models.small.storage import check_new_folder, save_model
 from tacit.models.texts.corpus import block_groups, digest, hold_out, line_blocks, read_text
@@ -154,9 +160,7 @@ def _train(
             network,
             stream,
             run,
-            context=context,
-            batch=batch,
-            seed=settings.seed,
+            TrainingWindows(context=context, batch=batch, seed=settings.seed),
             penalties=penalties,
             folder=folder,
         )

@@ -24,7 +24,7 @@ from tacit.statistics.bounded.release import (
 )
 from tacit.statistics.details import PROJECTED, Turn
 from tacit.statistics.pools import Pool
-from tacit.statistics.prepared import PreparedNumbers, StatisticRequest, template
+from tacit.statistics.prepared import PreparedNumbers, ReleaseWords, StatisticRequest, template
 from tacit.statistics.promises import Keeping
 from tacit.statistics.queries.chosen import chosen_of
 from tacit.statistics.queries.language import summable_queries
@@ -89,9 +89,11 @@ def certify_table(
         certify(mu, details),
         details,
         template(query.names, plan, TRUTH, added.limits()),
-        secret=SECRET,
-        method=METHOD,
-        notes=(*_notes(added, pool, adjacency), *pool.notes(hidden=True)),
+        words=ReleaseWords(
+            secret=SECRET,
+            method=METHOD,
+            notes=(*_notes(added, pool, adjacency), *pool.notes(hidden=True)),
+        ),
         attack=plan.attack(trials, source) if trials else None,
     )
     return plan, planned

@@ -20,7 +20,7 @@ from tacit.statistics.draws.candidates import draw_family, subset_rate
 from tacit.statistics.draws.release import KIND, SECRET, TRUTH, DrawDetails, certify
 from tacit.statistics.draws.weights import CandidateWeights
 from tacit.statistics.errors import two_digits_up
-from tacit.statistics.prepared import template
+from tacit.statistics.prepared import ReleaseWords, template
 from tacit.statistics.queries.statistic import Query
 from tacit.statistics.sessions.questions import Question, Questions
 from tacit.statistics.sessions.state import SessionState
@@ -69,14 +69,17 @@ class DrawQuestions(Questions):
             noise = _weights(state).noise(outputs[:, live], spend, prices)
         plan = DrawnCandidate(outputs, live, noise, int(state.drawn[0]))
         details = self._details(self._turn(state, spend))
+        alike = ("the same whatever was drawn: released without noise",)
         planned = request.release(
             KIND,
             certify(details, spend if live.any() else 0.0),
             details,
             template(request.query.labels(len(live)), plan, TRUTH),
-            secret=SECRET,
-            method="least noise for the posterior of the declared draws",
-            notes=() if live.all() else ("the same whatever was drawn: released without noise",),
+            words=ReleaseWords(
+                secret=SECRET,
+                method="least noise for the posterior of the declared draws",
+                notes=() if live.all() else alike,
+            ),
         )
         return Question(plan, planned)
 

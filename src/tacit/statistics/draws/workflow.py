@@ -16,13 +16,13 @@ from tacit.design import gaussian_information, log_det_information
 from tacit.design.base import Design
 from tacit.guarantees import InformationBound
 from tacit.guarantees.base import Guarantee
-from tacit.releases.finite import OutputDesign, OutputWords, design_outputs
+from tacit.releases.finite import OutputDesign, OutputNoise, OutputWords, design_outputs
 from tacit.releases.publication import allowed_nats
 from tacit.statistics.cost import prices_of_variances
 from tacit.statistics.draws.candidates import CandidateFamily, draw_family, subset_rate
 from tacit.statistics.draws.release import KIND, SECRET, TRUTH, DrawDetails, certify
 from tacit.statistics.errors import two_digits_up
-from tacit.statistics.prepared import PreparedNumbers, StatisticRequest, template
+from tacit.statistics.prepared import PreparedNumbers, ReleaseWords, StatisticRequest, template
 from tacit.statistics.promises import Keeping
 from tacit.statistics.simulation import simulate
 from tacit.text import percent, significant, significant_up
@@ -112,10 +112,12 @@ def prepare(request: StatisticRequest) -> PreparedNumbers:
         outputs,
         nats,
         lambda variances: prices_of_variances(request.cost, variances),
-        method="true-information" if promise.method == "auto" else promise.method,
-        confidence=promise.confidence,
+        how=OutputNoise(
+            method="true-information" if promise.method == "auto" else promise.method,
+            confidence=promise.confidence,
+            family="full" if outputs.shape[1] <= MOST_TURNED_OUTPUTS else "scale",
+        ),
         words=WORDS,
-        family="full" if outputs.shape[1] <= MOST_TURNED_OUTPUTS else "scale",
         source=source,
         progress=effort.progress,
     )
@@ -136,10 +138,12 @@ def prepare(request: StatisticRequest) -> PreparedNumbers:
         (membership, information),
         details,
         template(names, plan, TRUTH),
-        secret=SECRET,
-        method=found.design.method,
-        notes=(_family_note(family), *request.pool.notes(hidden=False)),
-        remarks=_remarks(details, names, outputs),
+        words=ReleaseWords(
+            secret=SECRET,
+            method=found.design.method,
+            notes=(_family_note(family), *request.pool.notes(hidden=False)),
+            remarks=_remarks(details, names, outputs),
+        ),
         attack=plan.attack(effort.trials, source) if effort.trials else None,
     )
     return PreparedNumbers.of(planned, plan, information, source, advice=LESS_NOISE)

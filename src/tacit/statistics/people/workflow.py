@@ -24,6 +24,7 @@ from tacit.statistics.people.vectors import GRID_BITS, MOST_SUMS, person_sums
 from tacit.statistics.pools import Pool
 from tacit.statistics.prepared import (
     PreparedNumbers,
+    ReleaseWords,
     StatisticRequest,
     expected_errors,
     template,
@@ -142,9 +143,11 @@ def certify_people(
         certify(details),
         details,
         template(query.names, plan, TRUTH, added.limits()),
-        secret=details.secret,
-        method=METHODS[details.norm].format(details.unit),
-        notes=(*_notes(added, pool, details), *pool.notes(hidden=True)),
+        words=ReleaseWords(
+            secret=details.secret,
+            method=METHODS[details.norm].format(details.unit),
+            notes=(*_notes(added, pool, details), *pool.notes(hidden=True)),
+        ),
         attack=plan.attack(trials, source) if trials else None,
     )
     # whose place an attack found is nobody's to keep

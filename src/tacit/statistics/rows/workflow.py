@@ -16,7 +16,7 @@ from tacit.statistics.cost import cost_note
 from tacit.statistics.details import PROJECTED, Turn
 from tacit.statistics.pairs.pairing import Pairing, choose_pairing
 from tacit.statistics.pools import Pool
-from tacit.statistics.prepared import PreparedNumbers, StatisticRequest, template
+from tacit.statistics.prepared import PreparedNumbers, ReleaseWords, StatisticRequest, template
 from tacit.statistics.promises import Keeping
 from tacit.statistics.queries.statistic import SumQuery
 from tacit.statistics.rows.plan import SumPlan, sum_plan
@@ -115,9 +115,11 @@ def certify_sums(
         theorem(plan.noise.mu, details),
         details,
         template(query.names, plan, TRUTH, query.limits()),
-        secret=details.secret,
-        method=METHOD,
-        notes=(*_pairing_notes(plan, request.cost), *request.pool.notes(hidden=False)),
+        words=ReleaseWords(
+            secret=details.secret,
+            method=METHOD,
+            notes=(*_pairing_notes(plan, request.cost), *request.pool.notes(hidden=False)),
+        ),
         attack=plan.attack(effort.trials, source) if effort.trials else None,
     )
     return plan, planned
@@ -215,13 +217,15 @@ def _prepare_callable(request: StatisticRequest) -> PreparedNumbers:
         (membership,),
         details,
         template(names, plan, TRUTH),
-        secret=details.secret,
-        method=CALLABLE_METHODS[plan.way],
-        notes=(
-            f"one row of each of {len(pairing):,} pairs is drawn ({pairing.method})",
-            *([FAMILY_NOTE] if plan.way == "family" else []),
-            cost_note(request.cost),
-            *request.pool.notes(hidden=False),
+        words=ReleaseWords(
+            secret=details.secret,
+            method=CALLABLE_METHODS[plan.way],
+            notes=(
+                f"one row of each of {len(pairing):,} pairs is drawn ({pairing.method})",
+                *([FAMILY_NOTE] if plan.way == "family" else []),
+                cost_note(request.cost),
+                *request.pool.notes(hidden=False),
+            ),
         ),
         attack=plan.attack(effort.trials, source) if effort.trials else None,
     )

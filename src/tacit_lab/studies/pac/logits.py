@@ -138,8 +138,7 @@ class _Task:
             self.all,
             self.all,
             mi_budget=beta,
-            entropy=self.entropy,
-            rules=StackelbergRules(steps=self.sizes["steps"]),
+            rules=StackelbergRules(entropy=self.entropy, steps=self.sizes["steps"]),
             checks=StackelbergChecks(samples=1_000),
             rng=rng,
         )

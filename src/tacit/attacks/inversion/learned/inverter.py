@@ -66,7 +66,6 @@ class LearnedInverter(Inverter):
         *,
         length: int,
         release: StateRelease | None = None,
-        shortest: int | None = None,
         seed: int = 0,
         progress: bool | None = None,
     ) -> Self:
@@ -83,7 +82,6 @@ class LearnedInverter(Inverter):
             length: T, tokens to read.
             release: how states are released, which is applied to every training state; None for
                 states as they are.
-            shortest: least tokens of a training window, T unless told.
             seed: of the start and the windows; with ``steps`` it fixes the result on one machine.
             progress: whether a bar is shown; None for when stderr is a terminal.
 
@@ -107,14 +105,54 @@ class LearnedInverter(Inverter):
         if not isinstance(held, StateRelease):
             raise ValueError(f"release: expected a StateRelease, got {type(held).__name__}")
         built, plan = how.planned(cls.usual)
-        lesson = _lesson(
-            model, layer, stream, held, length, shortest, built.kind, seed, cls.everywhere
-        )
+        lesson = cls._lesson(model, layer, stream, how, length, held, seed)
         network, state = learn(lesson, built, plan, how.checkpoint, progress)
         history = tuple((float(spent), float(loss)) for spent, loss in state.history)
         return cls(
             model, lesson.layer, held, network, held, state.steps, float(state.best), history
         )
+
+    @classmethod
+    def _lesson(
+        cls,
+        model: LanguageModel,
+        layer: int,
+        stream: Any,
+        how: InverterFit,
+        length: int,
+        release: StateRelease,
+        seed: int,
+    ) -> Lesson:
+        """Return what is learnt from, checked: windows of the stream but for its end."""
+        level, size = model.check_layer(layer), integer("length", length, minimum=1)
+        tokens = as_tokens("stream", stream, ndim=1)
+        least = size
+        if how.shortest is not None:
+            least = integer("shortest", how.shortest, minimum=1, maximum=size)
+        kind = choice("kind", how.planned(cls.usual)[0].kind, KINDS)
+        forward = kind == "forward" and not cls.everywhere
+        if forward and least < size:
+            raise ValueError(
+                "shortest: expected none for the forward decoder, which starts at a token T from "
+                f"the end, got {least}"
+            )
+        aside = int(len(tokens) * UNSEEN_SHARE)
+        if aside < 2 * size:
+            raise ValueError(
+                f"stream: expected at least {int(2 * size / UNSEEN_SHARE):,} tokens, got "
+                f"{len(tokens):,}"
+            )
+        model.check_tokens(tokens[: model.context][None], name="stream")
+        if int(tokens.min()) < 0 or int(tokens.max()) >= model.vocabulary:
+            raise ValueError(
+                f"stream: expected tokens from 0 to {model.vocabulary - 1}, got others"
+            )
+        if size > model.context:
+            raise ValueError(f"length: expected at most {model.context}, got {size}")
+        return Lesson(
+            model, level, release, tokens[:-aside], tokens[-aside:], size, least,
+            integer("seed", seed, minimum=0), cls.everywhere,
+        )  # fmt: skip
 
     def attacking(self, release: StateRelease) -> Self:
         """Return the same network given releases of another law than it learnt from."""
@@ -261,38 +299,3 @@ class StateInverter(LearnedInverter):
         channel = self.release.channel
         states, behaviours = states_of(self.model, self.layer, prompts, channel.predicts)
         return channel.held(states.double().cpu() if not channel.predicts else states, behaviours)
-
-
-def _lesson(
-    model: LanguageModel,
-    layer: int,
-    stream: Any,
-    release: StateRelease,
-    length: int,
-    shortest: int | None,
-    kind: str,
-    seed: int,
-    everywhere: bool,
-) -> Lesson:
-    level, size = model.check_layer(layer), integer("length", length, minimum=1)
-    tokens = as_tokens("stream", stream, ndim=1)
-    least = size if shortest is None else integer("shortest", shortest, minimum=1, maximum=size)
-    forward = choice("kind", kind, KINDS) == "forward" and not everywhere
-    if forward and least < size:
-        raise ValueError("shortest: expected none for the forward decoder, which starts at a token "
-                         f"T from the end, got {least}")  # fmt: skip
-    aside = int(len(tokens) * UNSEEN_SHARE)
-    if aside < 2 * size:
-        raise ValueError(
-            f"stream: expected at least {int(2 * size / UNSEEN_SHARE):,} tokens, got "
-            f"{len(tokens):,}"
-        )
-    model.check_tokens(tokens[: model.context][None], name="stream")
-    if int(tokens.min()) < 0 or int(tokens.max()) >= model.vocabulary:
-        raise ValueError(f"stream: expected tokens from 0 to {model.vocabulary - 1}, got others")
-    if size > model.context:
-        raise ValueError(f"length: expected at most {model.context}, got {size}")
-    return Lesson(
-        model, level, release, tokens[:-aside], tokens[-aside:], size, least,
-        integer("seed", seed, minimum=0), everywhere,
-    )  # fmt: skip

@@ -102,6 +102,7 @@ class InverterFit:
         size: Of the network.
         minutes: Of training; as the size says when left out.
         steps: Of training, in the place of minutes.
+        shortest: Least tokens of a training window, as many as are read unless told.
         checkpoint: Folder that survives a crash: the same command goes on from it.
         shape: Of the network, a ``NetworkShape`` in place of the size's and of the kind.
         schedule: A ``LearningSchedule`` in place of the size's.
@@ -118,6 +119,7 @@ class InverterFit:
     size: Literal["two-cores", "gpu"] = "two-cores"
     minutes: Positive | None = None
     steps: Count | None = None
+    shortest: Count | None = None
     # a path of any kind
     checkpoint: Any = None
     shape: Any = None
