@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import signal
@@ -12,6 +13,8 @@ from dataclasses import asdict
 from typing import Any, TextIO
 
 from tacit_check import VERSION
+
+MISSING = "tacit_check needs python-flint: pip install 'tacit-privacy[check]'"
 
 SECONDS, MEGABYTES = 60, 256
 HELD, WORSE, REFUSED = 0, 1, 2
@@ -34,6 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON, one object a line")
     parser.add_argument("--version", action="version", version=f"tacit_check {VERSION}")
     chosen = parser.parse_args(arguments)
+    if importlib.util.find_spec("flint") is None:
+        print(MISSING, file=sys.stderr)
+        return REFUSED
     worst = HELD
     for path in chosen.files:
         worst = max(worst, tell(path, within(path, chosen.data), sys.stdout, plain=chosen.json))
@@ -105,7 +111,7 @@ def found(path: str, data: str | None = None) -> dict[str, Any]:
 
     try:
         proof = read(path)
-        result = check(proof, {} if data is None else measure(proof, data))
+        result = check(proof, {} if data is None else measure(data))
     except RefusedFileError as error:
         return refusal(str(error))
     return {
@@ -160,3 +166,8 @@ def _numbers(one: dict[str, Any]) -> str:
     ends = [f"at most {one['upper']}"] if one["upper"] else []
     ends += [f"at least {one['lower']}"] if one["lower"] else []
     return f" (the mechanism: {', '.join(ends)})" if ends else ""
+
+
+def exit_main() -> None:
+    """Run `main` and exit with its status: the entry of the file that an auditor copies."""
+    raise SystemExit(main())

@@ -14,7 +14,7 @@ from tacit_check.boxes import distance as box_distance
 from tacit_check.curves import Both
 from tacit_check.reading import Proof, count, items, number, only
 
-MOST_LEVELS, MOST_NODES, MOST_COUNT = 64, 4096, 10**12
+MOST_LEVELS, MOST_NODES, MOST_COUNT, MOST_BITS = 64, 4096, 10**12, 1 << 20
 Node: TypeAlias = Mapping[str, Any]
 
 
@@ -31,7 +31,7 @@ class Known:
         given: what is taken as given, beside the sentences of the file.
         theorems: used for it.
         notes: what is true up to something.
-        digest: of the holder's data.
+        unknown: why no claim about it can be checked; empty where some can.
     """
 
     parts: tuple[tuple[int, Both], ...] = ()
@@ -41,6 +41,7 @@ class Known:
     given: tuple[str, ...] = ()
     theorems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    unknown: str = ""
 
 
 Maker = Callable[[Node, "Reader"], Known]
@@ -78,10 +79,17 @@ class Reader:
         self.level -= 1
         return found
 
+    def measure(self, node: Node) -> Any:
+        """Return what the holder's data gave of a node; None where it is another file's."""
+        kind, value = self.measured.get(_digest(node), (node["kind"], None))
+        if kind != node["kind"]:
+            raise RefusedFileError(f"{node['kind']}: the data is about {kind}")
+        return value
+
     def single(self, node: Node) -> Both:
         """Return the curves of a node that is one release."""
         found = self.read(node["of"])
-        if len(found.parts) != 1 or found.parts[0][0] != 1:
+        if found.unknown or len(found.parts) != 1 or found.parts[0][0] != 1:
             raise RefusedFileError(f"{node['kind']}: expected one release in it")
         return found.parts[0][1]
 
@@ -180,7 +188,10 @@ def _groups(node: Node, _: Reader) -> Known:
 
 
 def _allocation(node: Node, _: Reader) -> Known:
-    return pair(allocation.random_allocation(ratio(node, "noise") ** 2, count(node, "steps")))
+    curves = allocation.random_allocation(ratio(node, "noise") ** 2, count(node, "steps"))
+    if curves is None:
+        return Known(unknown="random-allocation: less noise or more steps than a lattice holds")
+    return pair(curves)
 
 
 def _projection(node: Node, _: Reader) -> Known:
@@ -192,14 +203,20 @@ def _projection(node: Node, _: Reader) -> Known:
 
 
 def _column(node: Node, _: Reader) -> Known:
-    sizes = count(node, "dim", low=2, high=10**7), count(node, "rank", high=10**7)
-    return pair(projections.column(*sizes, number(node, "alignment", low=-1, high=1)))
+    count(node, "dim", low=2, high=10**7), count(node, "rank", high=10**7)
+    number(node, "alignment", low=-1, high=1)
+    return Known(unknown="column: its integral is not in this checker")
 
 
 def _sketch(node: Node, _: Reader) -> Known:
-    sizes = count(node, "columns", high=10**5), count(node, "dim", high=64)
+    sizes = count(node, "columns", high=10**5), count(node, "dim", high=10**5)
     low = number(node, "lowest", low=0, high=1, above=True)
-    return pair(projections.sketch(*sizes, low, number(node, "highest", low=1)))
+    curves = projections.sketch(*sizes, low, number(node, "highest", low=1))
+    if curves is None:
+        return Known(
+            unknown="sketch: two ends in many dimensions need an integral that is not here"
+        )
+    return pair(curves)
 
 
 def _code(node: Node, _: Reader) -> Known:
@@ -236,10 +253,10 @@ def _above(node: Any, gap: fmpq) -> arb:
 
 
 def _distance(node: Node, reader: Reader) -> Known:
-    digest = _digest(node)
-    if digest in reader.measured:
-        found = elementary.gaussian(reader.measured[digest])
-        return pair(found)
+    square = reader.measure(node)
+    if square is not None:
+        found = pair(elementary.gaussian(square))
+        return replace(found, theorems=(*found.theorems, "zᵀ Σ⁻¹ z of every difference, in balls"))
     mu = number(node, "distance", low=0)
     known = pair(elementary.gaussian(mu**2))
     sentence = f"no difference of the holder's data is farther than {node['distance']} (--data)"
@@ -262,20 +279,23 @@ def _boxes(node: Node, reader: Reader) -> Known:
 
 
 def _log_det(node: Node, reader: Reader) -> Known:
-    digest = _digest(node)
+    told = reader.measure(node)
     source = "residual-pac, Theorem 1: I(X; Y) <= ½ ln det(I + SΣ⁻¹)"
-    if digest in reader.measured:
-        return Known(nats=reader.measured[digest], theorems=(source,))
+    if told is not None:
+        return Known(nats=told, theorems=(source,))
     sentence = f"½ ln det(I + SΣ⁻¹) of the holder's data is at most {node['nats']} nats (--data)"
     nats = arb(number(node, "nats", low=0))
     return Known(nats=nats, given=(sentence,), theorems=(source,))
 
 
 def _cells(node: Node, reader: Reader) -> Known:
-    digest, candidates = _digest(node), count(node, "candidates", low=2)
-    occupied = reader.measured.get(digest)
+    candidates, told = count(node, "candidates", low=2), reader.measure(node)
     given: tuple[str, ...] = ()
-    if occupied is None:
+    if told is not None:
+        occupied, listed = told
+        if listed != candidates:
+            raise RefusedFileError("candidates: expected as many as the data holds")
+    else:
         occupied = count(node, "occupied", high=candidates)
         given = (f"the function has {occupied} values on the holder's candidates (--data)",)
     source = "Bayes' rule for a function: Σ over its values of the largest prior"
@@ -287,24 +307,33 @@ def _cells(node: Node, reader: Reader) -> Known:
 def _composition(node: Node, reader: Reader) -> Known:
     parts: list[tuple[int, Both]] = []
     found: list[Known] = []
+    unknown = ""
     for part in items(node, "parts", lambda one: one, MOST_NODES):
         if not isinstance(part, dict):
             raise RefusedFileError("parts: expected objects")
         only(part, "parts", ("count", "of"))
         times, one = count(part, "count", high=MOST_COUNT), reader.read(part["of"])
+        if one.unknown:
+            unknown = one.unknown
         if one.cells is not None or (one.nats is not None and one.factor is None):
             raise RefusedFileError("composition: information about a declared law does not add up")
         parts += [(times * inner, curves) for inner, curves in one.parts]
         found.append(one)
         if sum(inner for inner, _ in parts) > MOST_COUNT:
             raise RefusedFileError(f"composition: expected at most {MOST_COUNT} releases")
+    if unknown:
+        return Known(unknown=unknown)
     only_factors = all(not one.parts for one in found)
     factor = None
     if only_factors:
         factor = fmpq(1)
         for part, one in zip(node["parts"], found, strict=True):
-            times = count(part, "count", high=64)
+            times = count(part, "count", high=MOST_NODES)
             assert one.factor is not None
+            if one.factor.height_bits() * times > MOST_BITS:
+                raise RefusedFileError(
+                    "composition: a factor with more digits than a checker holds"
+                )
             factor *= one.factor**times
     return Known(
         tuple(parts),

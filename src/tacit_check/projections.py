@@ -6,12 +6,14 @@ from collections.abc import Callable
 
 from flint import acb, arb, ctx, fmpq
 
-from tacit_check.balls import HALF, ONE, ZERO, RefusedFileError, half_square_tail
-from tacit_check.curves import Both, Curve
+from tacit_check.balls import HALF, ONE, ZERO, RefusedFileError, half_square_tail, largest
+from tacit_check.curves import Both, Curve, from_tails, highest
 from tacit_check.elementary import gaussian, nothing
 
-# Bits of an integral: its ball is as wide as this, and says so.
-BITS = 96
+# Bits of an integral: its ball is as wide as this, and says so; what its ends may leave out.
+BITS, LEFT_OUT = 96, 2.0**-110
+# Columns times dimensions of a sketch.
+MOST_COORDINATES = 20_000
 
 
 def integral(integrand: Callable[[acb, bool], acb], low: arb, high: arb, least: int = -BITS) -> arb:
@@ -20,7 +22,7 @@ def integral(integrand: Callable[[acb, bool], acb], low: arb, high: arb, least: 
     ctx.prec = BITS + 32
     try:
         found = acb.integral(
-            integrand, acb(low), acb(high), abs_tol=arb(2) ** least, rel_tol=arb(2) ** -60
+            integrand, acb(low), acb(high), abs_tol=arb(2) ** least, rel_tol=arb(2) ** -50
         )
     finally:
         ctx.prec = before
@@ -29,61 +31,161 @@ def integral(integrand: Callable[[acb, bool], acb], low: arb, high: arb, least: 
     return arb(found.real)
 
 
-def projected(dim: int, rank: int, square: fmpq, one: bool) -> Both:
+def projected(dim: int, rank: int, exact: fmpq, one: bool) -> Both:
     """E over X ~ Beta(r/2, (d − r)/2) of a Gaussian at squared distance X μ²."""
-    if rank >= dim or square == 0:
-        return gaussian(square)
-    length = arb(square).sqrt()
-    # X = sin² θ has the density 2 sin^{r−1} θ cos^{d−r−1} θ / B(r/2, (d − r)/2)
-    own, rest = arb(fmpq(rank, 2)), arb(fmpq(dim - rank, 2))
-    log_scale = arb(2).log() + (own + rest).lgamma() - own.lgamma() - rest.lgamma()
-    low, high = _bulk(dim, rank)
-    # what lies outside is a mass of at most 2^−150 at either end, and H <= 1
-    start, end = low.sqrt().asin(), high.sqrt().asin()
-    outside = own_tail(own, rest, low) + (ONE - own_tail(own, rest, high))
-    unseen = ZERO.union(outside.max(ZERO))
+    if rank >= dim or exact == 0:
+        return gaussian(exact)
+    source = "lora-privacy, Lemma 16: a projection captures a Beta share of a direction"
+    share = Share(dim, rank, arb(exact).sqrt())
+    if one:
+        return Both((Curve(share.mixed),), theorems=(source,))
+    tangent = "Σ w_j X_j is below X in convex order: a convex function above the curve"
+    return Both((Curve(share.any_spectrum, attained=False),), theorems=(source, tangent))
 
-    def mixed(epsilon: arb, sign: int) -> arb:
-        scale, shift = acb(log_scale), acb(epsilon)
+
+class Share:
+    """Gaussians at squared distances X μ², X ~ Beta(r/2, (d − r)/2).
+
+    Args:
+        dim: d.
+        rank: r < d.
+        length: μ > 0.
+    """
+
+    def __init__(self, dim: int, rank: int, length: arb) -> None:
+        self.dim, self.rank, self.length = dim, rank, length
+        self.own, self.rest = arb(fmpq(rank, 2)), arb(fmpq(dim - rank, 2))
+        beta = self.own.lgamma() + self.rest.lgamma() - (self.own + self.rest).lgamma()
+        self.scale = (arb(2).log() - beta).exp()
+        # outside of low and high lies a mass of at most 2^−110 each, where H is from 0 to 1
+        self.low, self.high = _quantile(self.below), ONE - _quantile(self.above)
+        outside = self.below(self.low) + self.above(ONE - self.high)
+        self.unseen = ZERO.union(outside.max(ZERO))
+
+    def below(self, x: arb, more: int = 0) -> arb:
+        """Return P(X < x), and with ``more`` = 1 that of X weighted by itself."""
+        return x.beta_lower(self.own + more, self.rest, regularized=1)
+
+    def above(self, x: arb) -> arb:
+        """Return P(1 − X < x)."""
+        return x.beta_lower(self.rest, self.own, regularized=1)
+
+    def mixed(self, epsilon: arb, most: arb | None = None) -> arb:
+        """Return E H(ε; X μ²) over X below ``most``."""
+        shift, length, growth = acb(epsilon), acb(self.length), acb(epsilon.exp())
+        root = acb(2).sqrt()
 
         def integrand(theta: acb, _: bool) -> acb:
+            # X = sin² θ has the density 2 sin^{r−1} θ cos^{d−r−1} θ/B: entire, and so is
+            # Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) but where sin θ = 0
             sine, cosine = theta.sin(), theta.cos()
-            distance = sine * length
-            # Φ(±μ/2 − ε/μ), entire but where sin θ = 0
-            tail = ((shift / distance - distance * sign / 2) / acb(2).sqrt()).erfc() / 2
-            return scale.exp() * sine ** (rank - 1) * cosine ** (dim - rank - 1) * tail
+            near = sine * length / 2
+            far = shift / (near * 2)
+            curve = ((far - near) / root).erfc() - growth * ((far + near) / root).erfc()
+            return sine ** (self.rank - 1) * cosine ** (self.dim - self.rank - 1) * curve
 
-        return integral(integrand, start, end) + unseen
+        end = self.high if most is None else most
+        if not end > self.low:
+            return self.unseen
+        found = integral(integrand, self.low.sqrt().asin(), end.sqrt().asin())
+        return self.scale * found * HALF + self.unseen
 
-    def height(epsilon: arb) -> arb:
-        return mixed(epsilon, 1) - epsilon.exp() * mixed(epsilon, -1)
+    def any_spectrum(self, epsilon: arb) -> arb:
+        """Return an upper bound for every spectrum: E of a convex function above the curve.
+
+        δ(w) = H(ε; w) is convex up to w₀ = 2√(1 + ε²) − 2 and concave from there on, its slope
+        φ(√w/2 − ε/√w)/(2√w). A tangent at w₁ >= w₀ lies above it from w₀ on, and the larger of
+        both is convex: E of the curve up to where they cross, and of the tangent beyond.
+        """
+        square = self.length * self.length
+        bend = 2 * (ONE + epsilon * epsilon).sqrt() - 2
+        mean = square * self.own / (self.own + self.rest)
+        points = [bend.max(mean * factor / 4) for factor in (4, 5, 7, 12)]
+        return -largest(-self._tangent(epsilon, point, square) for point in points).min(ONE)
+
+    def _tangent(self, epsilon: arb, point: arb, square: arb) -> arb:
+        point = arb(point.upper())
+        if not point > 0:
+            return ONE
+        height, slope = _of_square(epsilon, point)
+        # the tangent at 0 against the curve there, which is max(0, 1 − e^ε)
+        start = height - slope * point - (-epsilon.expm1()).max(ZERO)
+        if start >= 0:
+            # above at 0, so above the convex part: E of the line alone
+            share = square * self.own / (self.own + self.rest)
+            return height + slope * (share - point)
+        if not start < 0:
+            return ONE
+        # where they cross, by bisection: up to low the curve is above, from high on the line
+        low, high = ZERO, point
+        for _ in range(60):
+            middle = arb(((low + high) * HALF).mid())
+            gap = _of_square(epsilon, middle)[0] - height - slope * (middle - point)
+            low, high = (middle, high) if gap > 0 else (low, middle) if gap < 0 else (low, high)
+        first, last = (low / square).min(ONE), (high / square).min(ONE)
+        rising = self.mixed(epsilon, -((-first).max(-self.high)))
+        # E (c + s X μ²) over X > x, and a sliver between both at most 1
+        beyond = ONE - self.below(last)
+        mean = self.own / (self.own + self.rest) * (ONE - self.below(last, 1))
+        line = (height - slope * point) * beyond + slope * square * mean
+        return rising + line + (self.below(last) - self.below(first))
+
+
+def _of_square(epsilon: arb, square: arb) -> tuple[arb, arb]:
+    # H(ε) and its slope in μ²
+    mu = square.sqrt()
+    middle = mu * HALF - epsilon / mu
+    height = half_square_tail(-middle) - epsilon.exp() * half_square_tail(mu - middle)
+    slope = (-middle * middle * HALF).exp() / (2 * arb.pi()).sqrt() / (2 * mu)
+    return height, slope
+
+
+def _quantile(below: Callable[[arb], arb]) -> arb:
+    # an x with a mass below it of at most LEFT_OUT, by bisection of ln x: good for a choice only
+    low, high = -3000.0, 0.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if below(arb(middle).exp()) <= LEFT_OUT else (low, middle)
+    return arb(arb(low).exp().lower())
+
+
+def sketch(columns: int, dim: int, low: fmpq, high: fmpq) -> Both | None:
+    """r columns N(0, l) against N(0, 1), l between two ends; None where both ends occur at once.
+
+    Every eigenvalue is 1 or at an end. With one dimension, or one end at 1, each split has a χ² law
+    of n = rm degrees in one direction: L = ½ (l − 1) G − ½ n ln l, G from l⁻¹ χ² under Q.
+    """
+    if low == 1 and high == 1:
+        return nothing()
+    if columns * dim > MOST_COORDINATES or (dim > 1 and low != 1 and high != 1):
+        return None
+    # in the other order the eigenvalues are inverted
+    orders = [(arb(low), arb(high)), (ONE / arb(high), ONE / arb(low))]
+    found = [
+        highest([_scaled(columns * m, end) for m in range(1, dim + 1) for end in ends])
+        for ends in orders
+    ]
+    return Both(tuple(found), theorems=("pave, Lemma 7.6: the worst eigenvalues are at the ends",))
+
+
+def _scaled(count: int, end: arb) -> Curve:
+    # n coordinates N(0, l) against N(0, 1)
+    half, gain = arb(fmpq(count, 2)), (end - 1) * HALF
+    rest = end.log() * half
+    above = gain > 0
 
     def tails(epsilon: arb) -> tuple[arb, arb]:
-        return mixed(epsilon, 1), mixed(epsilon, -1)
+        # ½ (l − 1) G > ε + ½ n ln l, G = x²/l ~ χ² under P and x² ~ χ² under Q
+        level = (epsilon + rest) / gain * HALF
+        if level <= 0:
+            return (ONE, ONE) if above else (ZERO, ZERO)
+        if not level > 0:
+            return ZERO.union(ONE), ZERO.union(ONE)
+        places = (level, level * end)
+        if above:
+            own, other = (one.gamma_upper(half, regularized=1) for one in places)
+        else:
+            own, other = (one.gamma_lower(half, regularized=1) for one in places)
+        return own, other
 
-    source = "lora-privacy, Lemma 16: a projection captures a Beta share of a direction"
-    if one:
-        return Both((Curve(height, tails=tails),), theorems=(source,))
-    return Both((Curve(height, attained=False),), theorems=(source,))
-
-
-def own_tail(own: arb, rest: arb, x: arb) -> arb:
-    """Return P(X < x) of a Beta law."""
-    return x.beta_lower(own, rest, regularized=1)
-
-
-def _bulk(dim: int, rank: int) -> tuple[arb, arb]:
-    raise NotImplementedError
-
-
-def column(dim: int, rank: int, alignment: fmpq) -> Both:
-    """Not yet."""
-    raise RefusedFileError(f"column: not checkable yet ({dim}, {rank}, {alignment})")
-
-
-def sketch(columns: int, dim: int, low: fmpq, high: fmpq) -> Both:
-    """Not yet."""
-    raise RefusedFileError(f"sketch: not checkable yet ({columns}, {dim}, {low}, {high})")
-
-
-_ = (HALF, half_square_tail, nothing)
+    return nothing().curves[0] if gain.is_zero() else from_tails(tails)

@@ -34,21 +34,25 @@ class Proof:
 
 def read(path: str | Path) -> Proof:
     """Return the proof node of a file."""
-    place = Path(path)
+    return parse(contents(path))
+
+
+def contents(path: str | Path) -> bytes:
+    """Return the bytes of a file that is not too long."""
     try:
-        with place.open("rb") as stream:
+        with Path(path).open("rb") as stream:
             content = stream.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise RefusedFileError(f"cannot be read: {error.strerror}") from None
-    return parse(content)
-
-
-def parse(content: bytes) -> Proof:
-    """Return the proof node of JSON."""
+    except (OSError, ValueError) as error:
+        raise RefusedFileError(f"cannot be read ({type(error).__name__})") from None
     if len(content) > MOST_BYTES:
         raise RefusedFileError(f"more than {MOST_BYTES >> 20} MB")
+    return content
+
+
+def strict(content: bytes) -> Any:
+    """Return what JSON holds, numbers as they are written; no name twice, no NaN."""
     try:
-        whole = json.loads(
+        return json.loads(
             content.decode("utf-8"),
             object_pairs_hook=_once,
             parse_int=Bare,
@@ -57,8 +61,13 @@ def parse(content: bytes) -> Proof:
         )
     except RecursionError:
         raise RefusedFileError("nested too deeply") from None
-    except (ValueError, UnicodeDecodeError):
+    except ValueError:
         raise RefusedFileError("not strict JSON") from None
+
+
+def parse(content: bytes) -> Proof:
+    """Return the proof node of JSON."""
+    whole = strict(content)
     node = whole.get("proof") if isinstance(whole, dict) else None
     if not isinstance(node, dict):
         raise RefusedFileError("no proof node: nothing is claimed that could be checked")
