@@ -30,7 +30,7 @@ FLOORS: list[set[str]] = [
     {"pages"},
     {"gradients"},
     {"classifiers", "hidden_states", "statistics", "training"},
-    {"adapters"},
+    {"adapters", "stores"},
     {"specifications"},
     {"ledger"},
     {"report"},

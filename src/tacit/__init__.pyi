@@ -24,6 +24,7 @@ from . import report as report
 from . import runs as runs
 from . import specifications as specifications
 from . import statistics as statistics
+from . import stores as stores
 from . import training as training
 from .accounting.curves.calibration import calibrate as calibrate
 from .design.listed.solver import worst_case as worst_case

@@ -119,6 +119,20 @@ def states() -> Any:
     ).draw()
 
 
+def store() -> Any:
+    from tacit.stores import StoreSettings
+    from tacit.stores.release import SealedRows, release_of
+
+    details = SealedRows(
+        documents=40,
+        sizes=(8, 7),
+        settings=StoreSettings(rows_per_person=3),
+        backend="a folder of safetensors",
+        left="nothing in its files",
+    )
+    return release_of(details, "0123456789abcdef" * 4)
+
+
 def audit() -> Any:
     from tests.audits import found
 
@@ -129,7 +143,7 @@ MAKERS = {
     made.__name__: made
     for made in (
         draw, rows, table, people, answer, classifier, training, adapter, specification, codes,
-        reported, quotients, states, audit,
+        reported, quotients, states, store, audit,
     )
 }  # fmt: skip
 

@@ -1,0 +1,5 @@
+"""Keep documents where others can read the disk: codes in the clear, everything else sealed."""
+
+from tacit._ground.lazy import attach
+
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -1,0 +1,14 @@
+"""Keep documents where others can read the disk: codes in the clear, everything else sealed."""
+
+from .backends.base import Backend as Backend
+from .backends.database import DatabaseBackend as DatabaseBackend
+from .backends.faiss_folder import FaissBackend as FaissBackend
+from .backends.folder import FolderBackend as FolderBackend
+from .backends.lance import LanceBackend as LanceBackend
+from .documents import Document as Document
+from .documents import Hit as Hit
+from .documents import CodeTopics as CodeTopics
+from .release import SealedRows as SealedRows
+from .sealing import new_key as new_key
+from .settings import StoreSettings as StoreSettings
+from .store import SealedStore as SealedStore

@@ -1,0 +1,1 @@
+"""Where sealed documents are kept: each place writes all or nothing, and deletes what it can."""

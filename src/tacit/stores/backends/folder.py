@@ -1,0 +1,289 @@
+"""A folder of safetensors: parts of documents, and a manifest that says which of them count."""
+
+from __future__ import annotations
+
+import base64
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit._ground.checks import text as checked_text
+from tacit._ground.files import absolute, atomic_stream, held, write_text_atomic
+from tacit.documents import Envelope, dumps, loads
+from tacit.stores.backends.base import (
+    Backend,
+    ChangedError,
+    ClearColumns,
+    Records,
+    State,
+    check_codes,
+)
+from tacit.stores.sealing import HANDLE_BYTES
+
+MANIFEST = "store.json"
+ENVELOPE = Envelope("tacit.store-folder", 1)
+# documents of a part: a deletion writes the parts anew in which something is deleted
+PART_ROWS = 2048
+PART = "part-{}.safetensors"
+
+
+class FolderBackend(Backend):
+    """A folder of the store's own; the manifest is replaced in one step, and with it the store.
+
+    Args:
+        path: the folder, made when something is written.
+
+    Raises:
+        ValueError: it is a file.
+
+    Example:
+        >>> FolderBackend("notes.store").words
+        'a folder of safetensors'
+    """
+
+    words: ClassVar[str] = "a folder of safetensors"
+    left: ClassVar[str] = "nothing in its files; what a disk keeps of removed files is the disk's"
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = absolute("path", path)
+        if self.path.exists() and not self.path.is_dir():
+            raise ValueError(f"path: expected a folder, got the file {self.path}")
+        self._parts: list[_Part] = []
+        self._where: tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]] | None = None
+        self._sizes: tuple[int, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.path)!r})"
+
+    def state(self) -> State | None:
+        """As ``Backend.state``."""
+        content = self._manifest()
+        if content is None:
+            return None
+        return State(content["header"], base64.b64decode(content["counts"]))
+
+    def token(self) -> object:
+        """As ``Backend.token``."""
+        try:
+            about = (self.path / MANIFEST).stat()
+        except OSError:
+            return None
+        return about.st_ino, about.st_mtime_ns, about.st_size
+
+    def columns(self, sizes: tuple[int, ...]) -> ClearColumns:
+        """As ``Backend.columns``."""
+        content = self._manifest() or {"parts": []}
+        self._sizes = sizes
+        self._parts = [self._opened(name, sizes) for name in content["parts"]]
+        whole = ClearColumns.joined([part.columns for part in self._parts], sizes)
+        lengths = [len(part.columns) for part in self._parts]
+        rows = [np.arange(length) for length in lengths]
+        found, order = whole.ordered()
+        # where the sealed bytes of each row are: which part, which row of it
+        parts = np.repeat(np.arange(len(lengths)), lengths)[order]
+        self._where = parts, np.concatenate([np.empty(0, np.intp), *rows])[order]
+        return found
+
+    def fetch(self, positions: npt.NDArray[np.intp]) -> list[bytes]:
+        """As ``Backend.fetch``."""
+        if self._where is None:
+            raise ChangedError
+        parts, rows = (found[positions].tolist() for found in self._where)
+        return [self._parts[part].sealed(row) for part, row in zip(parts, rows, strict=True)]
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """As ``Backend.writing``."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(f"path: cannot make {self.path} ({error.strerror})") from None
+        with held(self.path / MANIFEST):
+            yield
+
+    def write(self, state: State, put: Records | None, remove: npt.NDArray[np.intp]) -> None:
+        """As ``Backend.write``: parts first, then the manifest that names them."""
+        content = self._manifest() or {"parts": []}
+        kept, records = list(content["parts"]), [] if put is None else [put]
+        if len(remove):
+            assert self._where is not None
+            parts, rows = (found[remove] for found in self._where)
+            # a part in which something is deleted is written anew without it
+            for place in np.unique(parts).tolist():
+                kept.remove(self._parts[place].name)
+                records.append(self._parts[place].without(rows[parts == place]))
+        self._commit(state, kept, self._written(records))
+
+    def overwrite(self, state: State, records: Iterable[Records]) -> None:
+        """As ``Backend.overwrite``."""
+        self._commit(state, [], self._written(records))
+
+    def compact(self) -> None:
+        """Write all documents into full parts, in the order of their handles."""
+        state, sizes = self.state(), self._sizes
+        assert state is not None
+        columns = self.columns(sizes)
+
+        def records() -> Iterator[Records]:
+            for start in range(0, len(columns), PART_ROWS):
+                rows = np.arange(start, min(start + PART_ROWS, len(columns)))
+                held = ClearColumns(
+                    columns.handles[rows], columns.versions[rows], columns.codes[rows]
+                )
+                yield Records(held, self.fetch(rows))
+
+        self.overwrite(state, records())
+
+    def _written(self, records: Iterable[Records]) -> list[str]:
+        """Write parts of documents, each in the order of its handles; return their names."""
+        names = []
+        for record in records:
+            columns, order = record.columns.ordered()
+            sealed = [record.sealed[place] for place in order.tolist()]
+            for start in range(0, len(columns), PART_ROWS):
+                end = start + PART_ROWS
+                held = ClearColumns(
+                    columns.handles[start:end], columns.versions[start:end],
+                    columns.codes[start:end],
+                )  # fmt: skip
+                names.append(self._write_part(held, sealed[start:end]))
+        return names
+
+    def _write_part(self, columns: ClearColumns, sealed: list[bytes]) -> str:
+        from safetensors.numpy import save
+
+        name = PART.format(secrets.token_hex(16))
+        ends = np.cumsum([0, *map(len, sealed)]).astype(np.uint64)
+        tensors: dict[str, Any] = {
+            "handles": np.ascontiguousarray(columns.handles),
+            "versions": columns.versions,
+            "starts": ends,
+            "sealed": np.frombuffer(b"".join(sealed), np.uint8),
+            "codes": np.ascontiguousarray(columns.codes),
+        }
+        with atomic_stream("path", self.path / name) as stream:
+            stream.write(save(tensors))
+        return name
+
+    def _beside(self, names: list[str]) -> list[str]:
+        """Write what stands beside the parts of these names; return the names of its files."""
+        del names
+        return []
+
+    def _commit(self, state: State, kept: list[str], new: list[str]) -> None:
+        names = [*kept, *new]
+        beside = self._beside(names)
+        content = {
+            "header": state.header,
+            "counts": base64.b64encode(state.counts).decode(),
+            "parts": names,
+            "beside": beside,
+        }
+        write_text_atomic("path", self.path / MANIFEST, dumps(ENVELOPE.closed(content)))
+        # from here on the new store counts; what it does not name is left of the old one, of a
+        # process that was killed, or of a write that failed
+        known = {MANIFEST, f".{MANIFEST}.lock", *names, *beside}
+        for place in self.path.iterdir():
+            if place.name not in known and _own(place.name):
+                place.unlink(missing_ok=True)
+
+    def _manifest(self) -> Any:
+        place = self.path / MANIFEST
+        if not place.is_file():
+            return None
+        try:
+            document = place.read_text("utf-8")
+        except (OSError, UnicodeDecodeError):
+            raise ValueError(f"store: cannot read {place}") from None
+        content = ENVELOPE.fields("store", loads(document, name="store", source=str(place)))
+        try:
+            for name in ("header", "counts"):
+                checked_text(name, content[name])
+            base64.b64decode(content["counts"], validate=True)
+            names = [*content["parts"], *content["beside"]]
+            # a name that leads elsewhere would be read, and removed
+            if not all(isinstance(name, str) and _own(name) for name in names):
+                raise ValueError
+        except (KeyError, TypeError, ValueError):
+            raise ValueError(f"store: {place} is not the manifest of a store") from None
+        return content
+
+    def _opened(self, name: str, sizes: tuple[int, ...]) -> _Part:
+        from safetensors import SafetensorError, safe_open
+
+        place = self.path / name
+        try:
+            with safe_open(place, framework="np") as file:
+                tensors = {key: file.get_tensor(key) for key in file.keys() if key != "sealed"}  # noqa: SIM118
+                size = file.get_slice("sealed").get_shape()
+            rows = len(tensors["handles"])
+            starts, versions = tensors["starts"], tensors["versions"]
+            fits = (
+                tensors["handles"].shape == (rows, HANDLE_BYTES)
+                and tensors["handles"].dtype == np.uint8
+                and starts.shape == (rows + 1,)
+                and versions.shape == (rows,)
+                and starts.dtype == versions.dtype == np.uint64
+                and size == [int(starts[-1])]
+                and starts[0] == 0
+                and (starts[1:] >= starts[:-1]).all()
+            )
+            if not fits:
+                raise ValueError
+        except FileNotFoundError:
+            # another process has committed since the manifest was read, or the file is lost
+            raise ChangedError(f"store: {place} is gone, which its manifest names") from None
+        except (OSError, SafetensorError, KeyError, ValueError, TypeError):
+            raise ValueError(f"store: {place} is cut off or not a part of a store") from None
+        codes = check_codes(tensors["codes"], sizes)
+        columns = ClearColumns(tensors["handles"], versions, codes)
+        return _Part(name, place, columns, starts)
+
+
+class _Part:
+    """A part of a folder, whose sealed bytes are read when they are asked for."""
+
+    def __init__(
+        self, name: str, path: Path, columns: ClearColumns, starts: npt.NDArray[np.uint64]
+    ) -> None:
+        self.name, self.columns, self._starts = name, columns, starts.tolist()
+        # what is mapped stays readable when another process replaces the part
+        self._bytes = np.memmap(path, np.uint8, "r")
+        self._offset = _offset_of(path, "sealed")
+
+    def sealed(self, row: int) -> bytes:
+        """Return the sealed bytes of a document."""
+        start, end = self._starts[row], self._starts[row + 1]
+        found: bytes = self._bytes[self._offset + start : self._offset + end].tobytes()
+        return found
+
+    def without(self, rows: npt.NDArray[np.intp]) -> Records:
+        """Return the documents but for these."""
+        kept = np.setdiff1d(np.arange(len(self.columns)), rows)
+        columns = self.columns
+        held = ClearColumns(columns.handles[kept], columns.versions[kept], columns.codes[kept])
+        return Records(held, [self.sealed(row) for row in kept.tolist()])
+
+
+def _offset_of(path: Path, tensor: str) -> int:
+    """Return where the bytes of a tensor start in a file."""
+    from tacit.releases.vectors import read_header
+
+    header, start = read_header("store", path)
+    return start + int(header[tensor]["data_offsets"][0])
+
+
+def _own(name: str) -> bool:
+    """Whether a file of this name is one that the store writes beside its manifest."""
+    stem = name.removeprefix(".")
+    if "/" in name or "\\" in name:
+        return False
+    return stem.startswith(("part-", "codes-")) or (
+        stem.startswith(MANIFEST) and stem.endswith(".tmp")
+    )

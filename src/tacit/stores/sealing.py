@@ -1,0 +1,127 @@
+"""Seals: one key gives handles of ids, the sealing of documents, and a check of itself.
+
+Keys are derived with HKDF-SHA-256 from the caller's key, the store's random name and all that its
+header declares, so that a header with another setting opens nothing. A sealed document is
+``nonce ‖ AES-256-GCM(plain)``; its handle, version and code are bound to it as associated data.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from tacit._ground.lazy import install_with
+
+KEY_BYTES, HANDLE_BYTES, NONCE_BYTES, TAG_BYTES = 32, 16, 12, 16
+STORE_BYTES, LENGTH_BYTES, VERSION_BYTES = 16, 4, 8
+# NIST SP 800-38D, 8.3: random nonces of 96 bits under one key, so that two are alike with a
+# probability below 2⁻³²
+MOST_SEALINGS = 2**32
+PURPOSES = (b"documents", b"handles", b"check")
+FORMAT = b"tacit sealed store 1"
+
+
+def new_key() -> bytes:
+    """Return 32 bytes of the operating system's randomness.
+
+    Example:
+        >>> len(new_key())
+        32
+    """
+    return os.urandom(KEY_BYTES)
+
+
+class Seals:
+    """What a key does in one store; its representation shows nothing of it.
+
+    Args:
+        key: 32 bytes.
+        store: random name of the store.
+        declared: all that its header declares.
+
+    Raises:
+        ValueError: a key of another length, or ``cryptography`` is not installed.
+    """
+
+    def __init__(self, key: bytes, store: bytes, declared: bytes) -> None:
+        check_key("key", key)
+        aes, derive = _cryptography()
+        documents, handles, check = (
+            derive(bytes(key), store, b"|".join((FORMAT, purpose, declared)))
+            for purpose in PURPOSES
+        )
+        self._aes, self._handles, self.check = aes(documents), handles, check
+        self._store = store
+
+    def __repr__(self) -> str:
+        return "Seals(...)"
+
+    def handle(self, name: str) -> bytes:
+        """Return what stands for an id in the clear: ``HMAC-SHA-256(k, id)``, 16 bytes of it."""
+        # surrogatepass: an id is whatever text JSON holds
+        digest = hmac.digest(self._handles, name.encode("utf-8", "surrogatepass"), "sha256")
+        return digest[:HANDLE_BYTES]
+
+    def seal(self, plain: bytes, *bound: bytes) -> bytes:
+        """Return ``nonce ‖ ciphertext ‖ tag``, the nonce drawn anew."""
+        nonce = os.urandom(NONCE_BYTES)
+        sealed: bytes = nonce + self._aes.encrypt(nonce, plain, self._bound(bound))
+        return sealed
+
+    def open(self, sealed: bytes, *bound: bytes) -> bytes | None:
+        """Return what was sealed; None where it is not what was sealed for these."""
+        if len(sealed) < NONCE_BYTES + TAG_BYTES:
+            return None
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            plain: bytes = self._aes.decrypt(
+                sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], self._bound(bound)
+            )
+        except InvalidTag:
+            return None
+        return plain
+
+    def _bound(self, parts: Sequence[bytes]) -> bytes:
+        # parts are of lengths that the store fixes, so that no two lists give one string
+        return b"".join((FORMAT, self._store, *parts))
+
+
+def check_key(name: str, key: Any) -> None:
+    """Refuse what is no key, without a byte of it in the message.
+
+    Raises:
+        ValueError: it is not 32 bytes.
+    """
+    if not isinstance(key, bytes | bytearray):
+        raise ValueError(f"{name}: expected {KEY_BYTES} bytes, got {type(key).__name__}")
+    if len(key) != KEY_BYTES:
+        raise ValueError(f"{name}: expected {KEY_BYTES} bytes, got {len(key)}")
+
+
+def padded(plain: bytes, size: int) -> bytes:
+    """Return ``length ‖ plain ‖ zeros``, of a size that says nothing of the length."""
+    return len(plain).to_bytes(LENGTH_BYTES, "little") + plain.ljust(size, b"\0")
+
+
+def unpadded(content: bytes) -> bytes:
+    """Return what ``padded`` was given."""
+    size = int.from_bytes(content[:LENGTH_BYTES], "little")
+    return content[LENGTH_BYTES : LENGTH_BYTES + size]
+
+
+def _cryptography() -> tuple[Any, Any]:
+    """Return AES-GCM and a derivation of 32 bytes from a key, a salt and a purpose."""
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+    except ImportError:
+        raise ValueError(f"cryptography: not installed; {install_with('stores')}") from None
+
+    def derive(key: bytes, salt: bytes, purpose: bytes) -> bytes:
+        return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=salt, info=purpose).derive(key)
+
+    return AESGCM, derive
