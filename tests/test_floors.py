@@ -400,6 +400,9 @@ ON_MODELS = {
         "Backbone", "PreparedSpecification", "PublicSubspace", "full_specification",
         "load_backbone", "load_subspace", "prepare_specification", "public_subspace", "specify",
     },
+    "stores": {
+        "Backend", "DatabaseBackend", "FaissBackend", "FolderBackend", "LanceBackend", "SealedStore",
+    },
 }  # fmt: skip
 
 

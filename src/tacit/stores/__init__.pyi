@@ -5,9 +5,9 @@ from .backends.database import DatabaseBackend as DatabaseBackend
 from .backends.faiss_folder import FaissBackend as FaissBackend
 from .backends.folder import FolderBackend as FolderBackend
 from .backends.lance import LanceBackend as LanceBackend
+from .documents import CodeTopics as CodeTopics
 from .documents import Document as Document
 from .documents import Hit as Hit
-from .documents import CodeTopics as CodeTopics
 from .release import SealedRows as SealedRows
 from .sealing import new_key as new_key
 from .settings import StoreSettings as StoreSettings

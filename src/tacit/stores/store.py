@@ -20,7 +20,7 @@ from tacit.hidden_states.codebooks.certificates import code_type
 from tacit.releases import Release
 from tacit.stores import persons, sealing
 from tacit.stores.backends.base import Backend, ChangedError, ClearColumns, Records, State
-from tacit.stores.documents import Document, Hit, CodeTopics
+from tacit.stores.documents import CodeTopics, Document, Hit
 from tacit.stores.header import StoreHeader
 from tacit.stores.ranking import CodeRanking, largest
 from tacit.stores.release import SealedRows, release_of
