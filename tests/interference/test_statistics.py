@@ -219,6 +219,38 @@ def test_how_far_a_person_moves_the_numbers_that_was_found(interference, other):
     published(interference, command, visits(), visits(PERSONS[other]))
 
 
+def towns(own, count=200):
+    lines = [f"p{n % count},{('Bern', 'Rome', 'Oslo')[n % 3]}" for n in range(3 * count)]
+    return (
+        "who,city\n" + "\n".join([*lines[:7], *(f"last,{one}" for one in own), *lines[7:]]) + "\n"
+    )
+
+
+OWN_KEYS = {
+    "gone": (),
+    "rare": ("Ulan Bator", "Bern"),
+    "many": tuple(f"town{n}" for n in range(300)),
+    "blank": ("",),
+    "long": ("x" * 300,),
+}
+
+
+@pytest.mark.parametrize("other", OWN_KEYS)
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+@tells_nothing_beside("statistic", "statistic-people")
+def test_keys_that_are_found(interference, other, more):
+    command = ["statistic", "in.csv", "--query", "count by city+count", "--protect", "table"]
+    command += ["--person", "who", "--epsilon", "1", "--delta", "1e-6", "--clip", "2"]
+    command += [*more, *(["--json", "dry.json"] if more else OUT)]
+    first, second = towns(("Rome",)), towns(OWN_KEYS[other])
+    if more:
+        pair = interference.commands(command, {"in.csv": first}, {"in.csv": second})
+        pair.assert_equal(released=False)
+        assert pair.first.code == 0, pair.first.err
+        return
+    published(interference, command, first, second)
+
+
 @pytest.mark.parametrize("other", ["gone", "many rows"])
 @tells_nothing_beside("statistic", "statistic-people")
 def test_a_dry_run_about_people(interference, other):

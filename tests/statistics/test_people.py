@@ -109,3 +109,88 @@ def test_a_session_refuses_when_the_budget_is_gone():
     with pytest.raises(ValueError, match="what is left of the budget"):
         session.ask("count", share=0.6)
     assert len(session.answers) == 1
+
+
+def cities(*keys, rows=3000):
+    rng = np.random.default_rng(3)
+    who = rng.integers(0, 800, rows)
+    return pd.DataFrame({"who": who, "city": rng.choice(keys, rows), "x": rng.random(rows)})
+
+
+FOUND = Table(epsilon=1.0, delta=1e-6, person="who", clip=6)
+
+
+def test_keys_that_nobody_declared_are_found():
+    frame = cities("Bern", "Oslo", "Z\u00fcrich")
+    frame.loc[7, "city"] = "Ulan Bator"
+    prepared = prepare("count by city+count", frame, FOUND, QUICK)
+    assert [one.name for one in prepared.expected] == ["count|city=each key found", "count"]
+    release = prepared.draw()
+    # a key of one person alone is found once in two million
+    names = ["keys[city]", *(f"count|city={one}" for one in ("Bern", "Oslo", "Z\u00fcrich"))]
+    assert release.names == (*names, "count")
+    assert abs(release.values[4] - frame["who"].nunique()) < 6 * release.errors[4]
+    whole = frame.groupby("city")["who"].nunique()
+    for name, value, error in zip(names[1:], release.values[1:], release.errors[1:], strict=False):
+        assert abs(value - whole[name.partition("=")[2]]) < 6 * error + 2
+    assert release.values[0] == 3
+    assert all("Ulan" not in line for line in release.notes)
+
+
+def test_numbers_are_keys_and_those_of_nobody_else_are_none():
+    rows = np.column_stack([np.repeat([7.0, 0.5], 1500), np.arange(3000) % 900])
+    release = prepare("count by y", rows, FOUND, QUICK, columns=["y", "who"]).draw()
+    assert release.names == ("keys[y]", "count|y=0.5", "count|y=7")
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+def test_where_no_key_is_found_that_is_the_answer(rows):
+    frame = cities("a", "b", "c")[:rows]
+    release = prepare("count by city", frame, FOUND, QUICK).draw()
+    assert (release.names, release.values.tolist()) == (("keys[city]",), [0.0])
+    release = prepare("count by city+count", frame, FOUND, QUICK).draw()
+    assert release.names == ("keys[city]", "count")
+
+
+@pytest.mark.parametrize(
+    ("query", "promise", "names"),
+    [
+        ("count by city", {"success": 0.6, "clip": 3}, "levels"),
+        ("count by city", {"epsilon": 1.0, "clip": 3}, "levels"),
+        ("count by city", {"epsilon": 1.0, "delta": 1e-6}, "clip"),
+        ("count by city", {"epsilon": 1.0, "delta": 1e-6, "clip": "auto"}, "clip"),
+        ("count by city by town", {"epsilon": 1.0, "delta": 1e-6, "clip": 3}, "levels"),
+    ],
+)
+def test_keys_are_found_where_they_can_be(query, promise, names):
+    frame = cities("a", "b").assign(town="c")
+    with pytest.raises(ValueError, match=f"^{names}: expected"):
+        prepare(query, frame, Table(person="who", **promise), QUICK)
+
+
+def test_declared_keys_stay_and_are_there_where_they_are_empty():
+    promise = Table(epsilon=1.0, person="who", clip=3, levels={"city": ["a", "b", "none"]})
+    release = prepare("count by city", cities("a", "b"), promise, QUICK).draw()
+    assert release.names == ("count|city=a", "count|city=b", "count|city=none")
+    assert release.details.keys is None
+
+
+def test_a_person_of_as_many_rows_as_the_clip_is_not_cut():
+    """Whether all rows are in one group, or each is in another."""
+    for keys in ([0.0] * 5, [0.0, 1.0, 2.0, 3.0, 4.0]):
+        rows = np.column_stack([keys, np.ones(5)])
+        promise = Table(epsilon=1.0, delta=1e-6, person="who", clip=5, levels={"x": list(range(9))})
+        for query in ("count by x", "rows by x", "count by x+count"):
+            plan = prepare(query, rows, promise, QUICK, columns=["x", "who"]).plan
+            total = plan.persons.total(plan.metric, plan.radius, 2)
+            np.testing.assert_allclose(total, plan.persons.whole(plan.metric), rtol=1e-4)
+
+
+def test_alike_groups_have_alike_noise():
+    promise = Table(
+        epsilon=1.0, delta=1e-6, person="who", clip=3,
+        levels={"city": [f"c{k}" for k in range(90)]}, bounds={"x": (0, 1)},
+    )  # fmt: skip
+    prepared = prepare("sum by city+count by city", cities("c1", "c7"), promise, QUICK)
+    errors = np.array([one.error for one in prepared.expected])
+    assert len(set(errors[:90])) == len(set(errors[90:])) == 1

@@ -147,6 +147,7 @@ class PoolFlags(TableFlags):
         levels: Mapping[str, Sequence[float | str]] | None,
         paired_by: str | None = None,
         person: str | None = None,
+        sought: str | None = None,
     ) -> DataTable:
         """Return the table with the columns that a statistic needs.
 
@@ -158,12 +159,14 @@ class PoolFlags(TableFlags):
             paired_by: a column along which rows are paired.
             person: a column of names of persons; rows that lack something are left out then, as
                 whether they are there is what is hidden.
+            sought: a column whose keys are found from the table.
         """
         names = self._names(query, target, paired_by, person)
         coded = self._coded(levels)
         if person is None:
             return self.read(data, names, missing=self.missing, categories=coded)
-        coded = [*(coded or ()), *([] if person in self.coded else [person])]
+        beside = [name for name in (person, sought) if name and name not in self.coded]
+        coded = [*(coded or ()), *dict.fromkeys(beside)]
         return self.read(data, names, missing="drop-unreadable", categories=coded)
 
     def _names(self, query: str, target: str | None, *beside: str | None) -> list[str] | None:

@@ -14,7 +14,7 @@ from tacit._ground.numbers import LARGEST_EXACT
 from tacit._ground.reprs import shown
 from tacit.guarantees.adjacency import Adjacency
 from tacit.statistics.promises import SMALLEST_POOL
-from tacit.statistics.queries.language import columns_read
+from tacit.statistics.queries.language import columns_read, keys_read
 from tacit.statistics.queries.statistic import Columns
 from tacit.statistics.tables.cells import level_places, value_of
 from tacit.statistics.tables.table import (
@@ -30,6 +30,8 @@ from tacit.statistics.tables.table import (
 
 # Rows with nothing in a column, or no value of it, are left out.
 LENIENT = "drop-unreadable"
+# In names, before keys are found; and the code of what is no key that was found.
+EACH_KEY, NO_KEY = "each key found", -1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +48,7 @@ class Pool:
         persons: (N,) place of the person of every row, where a promise names their column, which
             is none of the p then.
         elsewhere: returns what persons add, given what a row can, where rows are not in memory.
+        sought: the column whose keys nobody declared, and which are found from the table.
     """
 
     rows: Array
@@ -56,6 +59,7 @@ class Pool:
     queried: bool = False
     persons: npt.NDArray[np.intp] | None = None
     elsewhere: Callable[[Any], Any] | None = None
+    sought: str | None = None
 
     @staticmethod
     def of(
@@ -81,8 +85,11 @@ class Pool:
             ValueError: as ``prepare``.
         """
         person = getattr(promise, "person", None)
+        sought = None
         if person is None:
             _check_dropped(pool, promise)
+        else:
+            sought = sought_key(query, promise, target, getattr(pool, "categories", {}))
         known, levels = open_pool(
             pool,
             columns,
@@ -90,6 +97,7 @@ class Pool:
             query=query,
             target=target,
             person=person,
+            sought=sought,
         )
         persons = None
         if person is not None:
@@ -112,6 +120,7 @@ class Pool:
             _read_levels(levels, labels, categories),
             isinstance(known, DataTable) and known.queried,
             persons,
+            sought=sought,
         )
 
     def as_columns(self, *, looked_at: bool) -> Columns:
@@ -127,19 +136,61 @@ class Pool:
             for name, kind in self.categories.items()
             if kind.declared
         }
+        levels = self.levels
+        if self.sought is not None:
+            # one key stands for all that will be found
+            place = self._place_of_sought()
+            levels, words = {**levels, place: (0.0,)}, {**words, place: (EACH_KEY,)}
         return Columns(
             self.columns,
             self.rows if looked_at else None,
             bounds=self.bounds,
-            levels=self.levels,
+            levels=levels,
             words=words,
             people=self.persons is not None or self.elsewhere is not None,
         )
 
+    def _place_of_sought(self) -> int:
+        if self.sought not in self.columns:
+            raise ValueError(f"query: expected a column of the table, got {self.sought!r}")
+        return self.columns.index(self.sought)
+
+    def sought_places(self) -> tuple[npt.NDArray[np.intp], tuple[str, ...] | Array]:
+        """Return the place (N,) of the key of every row, and what the places stand for; secret."""
+        assert self.sought is not None, "no keys are sought"
+        values, places = np.unique(self.rows[:, self._place_of_sought()], return_inverse=True)
+        kind = self.categories.get(self.sought)
+        if kind is None:
+            return places.reshape(-1), values
+        return places.reshape(-1), tuple(kind.levels[int(code)] for code in values)
+
+    def with_keys(self, keys: tuple[str, ...] | tuple[float, ...]) -> Pool:
+        """Return the pool with these keys as if they had been declared; others are none of them."""
+        assert self.sought is not None, "no keys are sought"
+        place, kind = self._place_of_sought(), self.categories.get(self.sought)
+        found = replace(self, sought=None)
+        if kind is None:
+            numbers = tuple(float(key) for key in keys)
+            return replace(found, levels={**self.levels, place: numbers})
+        codes = {key: float(code) for code, key in enumerate(keys)}
+        coded = np.array([codes.get(level, NO_KEY) for level in kind.levels])
+        rows = self.rows.copy()
+        rows[:, place] = coded[rows[:, place].astype(int)] if len(rows) else rows[:, place]
+        rows.flags.writeable = False
+        declared = Category(tuple(map(str, keys)), declared=True)
+        return replace(
+            found,
+            rows=rows,
+            categories={**self.categories, self.sought: declared},
+            levels={**self.levels, place: tuple(codes.values())},
+        )
+
     @property
     def observed_columns(self) -> frozenset[str]:
-        """Names of columns whose codes stand for levels that were found in the table."""
-        return frozenset(name for name, kind in self.categories.items() if not kind.declared)
+        """Names of columns whose codes stand for levels that were read from the table."""
+        observed = {name for name, kind in self.categories.items() if not kind.declared}
+        # keys that are sought group rows, by a promise of their own
+        return frozenset(observed - {self.sought})
 
     def declaration(self) -> dict[str, Any]:
         """Return the bounds and levels that were declared, by the names of the columns."""
@@ -170,6 +221,36 @@ class Pool:
                     "declared are"
                 )
         return tuple(lines)
+
+
+def sought_key(
+    query: Any, promise: Any, target: str | None, categories: Mapping[str, Category]
+) -> str | None:
+    """Return the column whose keys a query about people needs and nobody declared; None for none.
+
+    Raises:
+        ValueError: there are several, or the promise has no δ, without which no key is found.
+    """
+    if promise is None or getattr(promise, "person", None) is None or query is None:
+        return None
+    levels = getattr(promise, "levels", None)
+    if levels is not None and not isinstance(levels, Mapping):
+        return None
+    declared = {*(levels or {}), *(name for name, kind in categories.items() if kind.declared)}
+    left = [name for name in keys_read(query, target) if name not in declared]
+    if not left:
+        return None
+    if len(left) > 1:
+        raise ValueError(
+            f"levels: expected the categories of all of {', '.join(left)} but one to be declared, "
+            "as keys of one column are found, got none"
+        )
+    if promise.epsilon is None or promise.delta is None:
+        raise ValueError(
+            f"levels: expected the categories of {left[0]!r}, declared without looking at the "
+            "table, or epsilon with delta, by which they are found from it, got neither"
+        )
+    return left[0]
 
 
 def _words_of(codes: tuple[float, ...], kind: Category | None) -> tuple[float | str, ...]:
@@ -276,6 +357,7 @@ def open_pool(
     query: Any = None,
     target: str | None = None,
     person: str | None = None,
+    sought: str | None = None,
 ) -> tuple[Any, Any]:
     """Return a data frame as a ``DataTable``, any other pool as it is, and levels left to declare.
 
@@ -293,7 +375,7 @@ def open_pool(
         if person is not None:
             # rows that lack something are left out: that they are there is what is hidden
             wanted = None if wanted is None else list(dict.fromkeys((*wanted, person)))
-            coded: Any = {**words, person: None}
+            coded: Any = {**words, person: None} | ({} if sought is None else {sought: None})
             return read_table(pool, wanted, categories=coded, missing=LENIENT), numbers
         wanted = NO_COLUMN if columns is None and wanted == () else wanted
         return read_table(pool, wanted, categories=words), numbers

@@ -76,9 +76,16 @@ def statistic(
         _check_dropping(promise, reading.missing)
     paired_by = _paired_by(promise)
     find_beside(asked.query)
+    sought = _sought(asked.query, promise, asked.target, reading)
     try:
         table = reading.read_pool(
-            data, asked.query, asked.target, getattr(promise, "levels", None), paired_by, person
+            data,
+            asked.query,
+            asked.target,
+            getattr(promise, "levels", None),
+            paired_by,
+            person,
+            sought,
         )
     except ValueError as error:
         if paired_by in reading.coded or f"column {paired_by!r}" not in str(error):
@@ -86,7 +93,10 @@ def statistic(
         # a column of texts was to pair the rows
         raise ValueError(f"{error}: --category {paired_by}") from None
     pool, promise = _pair_by_column(table, reading.columns, promise, paired_by)
-    told = pool if person is None else without_column(pool, person)
+    told = pool
+    for name in (person, sought):
+        # whose a row is, and keys that few have, are not told of
+        told = told if name is None else without_column(told, name)
     quiet = not drawing.attack or drawing.dry_run
     request = request_statistic(
         asked.query,
@@ -122,6 +132,17 @@ def _check_dropping(promise: Promise, missing: str) -> None:
             "with nothing in a column would be dropped and change the number of rows, which "
             "replace takes as public"
         )
+
+
+def _sought(query: str, promise: Promise, target: str | None, reading: PoolFlags) -> str | None:
+    """Return the column whose keys are found from the table; None for none."""
+    from tacit.statistics.pools import sought_key
+    from tacit.statistics.tables.table import Category as Levels
+
+    # categories with their levels are declared
+    given = [one.partition("=") for one in reading.category or ()]
+    declared = {name.strip(): Levels((), declared=True) for name, equals, _ in given if equals}
+    return sought_key(query, promise, target, declared)
 
 
 def _paired_by(promise: Promise) -> str | None:

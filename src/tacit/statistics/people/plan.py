@@ -129,9 +129,7 @@ class PeoplePlan:
         sums: tuple[Array, Array] = self.persons.whole(self.metric), kept.astype(np.float64)
         whole, cut = (self.added.finish(self.metric.restore(one), None) for one in sums)
         noise = self.budget.noise(self.metric, self.radius)
-        errors = errors_from_sums(
-            self.added, noise, self.metric.restore(kept.astype(np.float64)), None
-        )
+        errors = errors_from_sums(self.added, noise, self.metric.restore(sums[1]), None)
         moved = np.abs(whole - cut)
         worst = int(np.argmax(moved / np.maximum(errors, 1e-300)))
         name = self.added.query.names[worst]
@@ -213,13 +211,47 @@ def _metric(
     back[np.arange(len(back)), added.counts] += added.offsets
     prices = np.maximum(np.diagonal(back.T @ frame.costs[0] @ back), 0.0)
     prices = np.where(prices > 0.0, prices, prices[prices > 0.0].min(initial=1.0) * FLOOR)
-    spread = np.sqrt(np.square(shifted).mean(axis=0))
-    # a row's share of what a person of so many rows adds: of what counts once, a part
-    parts = np.where([one.once for one in terms], 1.0 / rows, 1.0)
+    # cells of one table differ by which rows at random they got: the middle is taken for each
+    prices = _evened(added, prices)
+    spread = np.sqrt(_evened(added, np.square(shifted).mean(axis=0)))
+    parts = _parts(added, rows, budget)
     spread = np.where(spread > 0.0, spread, added.widths) * parts
     weights = np.sqrt(np.sqrt(prices) / spread)
     weights /= _largest_row(added, weights * parts, budget)
     return PersonMetric(weights, added.exponents, whole=False), nominal
+
+
+def _alike(added: Contributions) -> list[list[int]]:
+    """Return the places of terms kind by kind: cells that a row is in one of at most are alike."""
+    kinds: dict[Any, list[int]] = {}
+    for place, one in enumerate(added.query.terms):
+        cells = all(np.isfinite([held.low, held.high]).all() for held in one.conditions)
+        # nested conditions, such as thresholds, are no cells: each is of its own kind
+        kind = (one.columns, one.factors, one.once) if cells else place
+        kinds.setdefault(kind, []).append(place)
+    return list(kinds.values())
+
+
+def _evened(added: Contributions, values: Array) -> Array:
+    """Return the values (k,) of terms, those of alike cells replaced by their middle."""
+    evened = values.copy()
+    for places in _alike(added):
+        evened[places] = np.median(values[places])
+    return evened
+
+
+def _parts(added: Contributions, rows: float, budget: PeopleBudget) -> Array:
+    """Return a row's share (k,) of what a person of so many rows adds to a term, as a length.
+
+    Rows add up to C times one of them; what counts once is 1 in each of C cells at most, a length
+    of √min(C, cells) and a sum of sizes of min(C, cells).
+    """
+    parts = np.ones(len(added.query.terms))
+    for places in _alike(added):
+        if added.query.terms[places[0]].once:
+            reached = min(rows, float(len(places)))
+            parts[places] = (reached if budget.pure else reached**0.5) / rows
+    return parts
 
 
 def _largest_row(added: Contributions, weights: Array, budget: PeopleBudget) -> float:

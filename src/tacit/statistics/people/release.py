@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,7 +17,7 @@ from tacit.guarantees.base import Guarantee
 from tacit.releases.kinds import Kind
 from tacit.releases.promises import Table
 from tacit.releases.release import Release
-from tacit.releases.strength import success_of
+from tacit.releases.strength import gaussian_mu, success_of
 from tacit.statistics.bounded.contributions import reach
 from tacit.statistics.details import (
     FROM_SYSTEM,
@@ -26,6 +27,7 @@ from tacit.statistics.details import (
     check_guarantees,
     check_numbers,
 )
+from tacit.statistics.people.keys import KeySearch, delta_of
 from tacit.statistics.people.noise import DISCRETE_SLACK
 from tacit.statistics.people.quantiles import ChoiceRanges
 from tacit.statistics.people.radius import left_of
@@ -63,6 +65,8 @@ class PeopleDetails(NumbersDetails):
         quantile_share: of the budget that these cost.
         quantile_ranges: bounded ranges of the loss of a choice of a value, and of an end.
         sql: the statement that was asked, where one was.
+        key_column: the column whose keys were found from the table; None where all were declared.
+        keys: how they were found.
     """
 
     promise: Table
@@ -81,6 +85,8 @@ class PeopleDetails(NumbersDetails):
     quantile_share: float = 0.0
     quantile_ranges: tuple[float, float] = (0.0, 0.0)
     sql: str = ""
+    key_column: str | None = None
+    keys: KeySearch | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -91,6 +97,8 @@ class PeopleDetails(NumbersDetails):
             integer("scale", part, minimum=1, maximum=None)
         if not 0.0 <= self.share < 1.0:
             raise ValueError(f"share: expected a number in [0, 1), got {self.share!r}")
+        if (self.keys is None) != (self.key_column is None):
+            raise ValueError("keys: expected them and their column, or neither")
         if not 0.0 <= self.quantile_share <= 1.0:
             raise ValueError(f"quantile_share: expected one in [0, 1], got {self.quantile_share!r}")
         for name, declared in (("bounds", self.promise.bounds), ("levels", self.promise.levels)):
@@ -109,6 +117,13 @@ class PeopleDetails(NumbersDetails):
         return f"any one {self.unit} of the table, with all rows"
 
     @property
+    def numbers_level(self) -> float:
+        """ε, or μ, that finding keys leaves for the numbers."""
+        if self.keys is None:
+            return self.level
+        return left_of(self.level, self.keys.share, pure=False)
+
+    @property
     def nothing_summed(self) -> bool:
         """Whether every number is chosen."""
         return self.quantiles > 0 and self.quantile_share == 1.0
@@ -123,9 +138,17 @@ class PeopleDetails(NumbersDetails):
         """What must hold, and what is not hidden."""
         unit = self.unit
         alone = f"one release; further releases about the same {unit}s add up"
+        declared = "the bounds, categories, bins, thresholds and the unit of privacy were declared "
+        found: tuple[str, ...] = ()
+        if self.keys is not None:
+            found = (
+                f"the keys of {self.key_column} were found from the table: those whose weight with "
+                f"noise, passes a threshold; that any key does which one {unit} alone has is of a "
+                f"probability of {self.keys.delta:.3g} at most",
+            )
         return (
-            "the bounds, categories, bins, thresholds and the unit of privacy were declared "
-            "without looking at the table",
+            f"{declared}without looking at the table",
+            *found,
             f"the column of the {unit}s tells whose every row is: rows under two names count as "
             "two",
             f"the attacker may know every other {unit}'s rows, the query, the bounds and the law "
@@ -161,10 +184,18 @@ def certify(details: PeopleDetails) -> tuple[Guarantee, ...]:
     }
     sentence = adjacency.sentence(details.unit)
     task, law = tasks(details.unit, adjacency)
-    if details.promise.pure:
+    if details.keys is not None:
+        promise = details.promise
+        assert promise.epsilon is not None, "keys are found under an ε"
+        assert promise.delta is not None, "and a δ"
         stated: Guarantee = ApproximateDP(
-            epsilon=details.level, delta=0.0, adjacency=sentence, **rest
+            epsilon=promise.epsilon, delta=promise.delta, adjacency=sentence, **rest
         )
+        # the noise is told with Φ(μ/2) at most, and a passing key adds half of its chance
+        success = success_of(details.level) + delta_of(details.keys.delta, adjacency)
+        success = min(math.nextafter(success, 2.0), 1.0)
+    elif details.promise.pure:
+        stated = ApproximateDP(epsilon=details.level, delta=0.0, adjacency=sentence, **rest)
         whole = details.level if details.session is None else details.session.budget
         bound = ApproximateDP(epsilon=whole, delta=0.0, adjacency=sentence, **rest).success()
         success = bound.success
@@ -192,7 +223,7 @@ def recompute(release: Release[PeopleDetails]) -> str:
     check_guarantees(release, certify(details))
     if details.radius == 0:
         raise ValueError("its radius was not found")
-    pure, left = details.promise.pure, details.level
+    pure, left = details.promise.pure, details.numbers_level
     if details.quantiles:
         _check_choices(details)
         # where all of it is spent, nothing is summed: no noise covers it
@@ -210,7 +241,7 @@ def _check_choices(details: PeopleDetails) -> None:
         ValueError: they do.
     """
     share, count, pure = details.quantile_share, details.quantiles, details.promise.pure
-    allowed = ChoiceRanges.of(details.level, share, count, pure=pure)
+    allowed = ChoiceRanges.of(details.numbers_level, share, count, pure=pure)
     value, end = details.quantile_ranges
     if value > allowed.value * (1.0 + SPENT_SLACK) or end > allowed.end * (1.0 + SPENT_SLACK):
         raise ValueError("the choices of its quantiles tell more than their share")
@@ -224,12 +255,31 @@ def check_level(details: PeopleDetails) -> None:
     """
     promise, turn = details.promise, details.session
     asked = promise.epsilon if promise.pure else promise.largest_mu()
+    if details.keys is not None:
+        asked = _check_keys(details)
     told = details.level if turn is None else turn.budget
     assert asked is not None, "a pure promise has an ε"
     if told > asked * (1.0 + SPENT_SLACK):
         raise ValueError(f"it tells {told:.6g}, and {asked:.6g} was asked for")
     if turn is not None and details.level > turn.spend * (1.0 + SPENT_SLACK):
         raise ValueError(f"it tells {details.level:.6g}, and {turn.spend:.6g} was charged")
+
+
+def _check_keys(details: PeopleDetails) -> float:
+    """Return the largest μ that a δ leaves which is spent on keys as well, rounded down.
+
+    Raises:
+        ValueError: the search tells more than its share, or δ is not what was asked for.
+    """
+    promise, keys = details.promise, details.keys
+    assert keys is not None, "keys were found"
+    if promise.epsilon is None or promise.delta is None or details.session is not None:
+        raise ValueError("keys are found under an ε with a δ, in a release by itself")
+    spent = delta_of(keys.delta, promise.adjacency)
+    if spent >= promise.delta or not keys.tells(details.level, promise.adjacency):
+        raise ValueError("finding its keys tells more than its share")
+    # a difference of doubles within a factor of two is exact; else it is rounded down
+    return gaussian_mu(epsilon=promise.epsilon, delta=math.nextafter(promise.delta - spent, 0.0))
 
 
 def covers(details: PeopleDetails, level: float) -> bool:

@@ -16,6 +16,7 @@ from tacit.statistics.bounded.contributions import MOST_ROWS, Contributions, con
 from tacit.statistics.bounded.workflow import summable
 from tacit.statistics.details import PROJECTED, NumbersDetails, Turn, check_power
 from tacit.statistics.people.contributors import Contributors, InMemory
+from tacit.statistics.people.keys import KeySearch
 from tacit.statistics.people.plan import PeopleBudget, PeoplePlan, people_plan
 from tacit.statistics.people.quantiles import ChoiceRanges, QuantileChooser
 from tacit.statistics.people.radius import left_of, radius_search
@@ -31,12 +32,26 @@ from tacit.statistics.prepared import (
 )
 from tacit.statistics.promises import Keeping
 from tacit.statistics.queries.chosen import chosen_of
+from tacit.statistics.queries.counts import KeyCount
 from tacit.statistics.queries.statistic import SumQuery
 
 METHODS = {
     2: "least discrete Gaussian noise for all that one {} adds, clipped",
     1: "least discrete Laplace noise for all that one {} adds, clipped",
 }
+
+
+@dataclass(frozen=True)
+class FoundKeys:
+    """How the keys of a column were found.
+
+    Attributes:
+        column: its name.
+        search: how.
+    """
+
+    column: str
+    search: KeySearch
 
 
 @read_only
@@ -59,6 +74,10 @@ class PreparedPeople(PreparedNumbers):
 
 def prepare(request: StatisticRequest) -> PreparedNumbers:
     """Certify a query that adds up over persons whose vectors are clipped."""
+    if request.pool.sought is not None:
+        from tacit.statistics.people.found import prepare_found
+
+        return prepare_found(request)
     source, promise = request.source(), request.promise
     level = promise.epsilon if promise.pure else promise.largest_mu()
     plan, planned = certify_people(request, level, source=source)
@@ -77,7 +96,8 @@ def prepare(request: StatisticRequest) -> PreparedNumbers:
 
 def counts(request: StatisticRequest) -> type[Guarantee]:
     """Return the kind of guarantee that a ledger will count."""
-    return ApproximateDP if request.promise.pure else GaussianDP
+    stated = request.promise.pure or request.pool.sought is not None
+    return ApproximateDP if stated else GaussianDP
 
 
 def certify_people(
@@ -86,6 +106,7 @@ def certify_people(
     *,
     source: np.random.Generator,
     session: Turn | None = None,
+    found: FoundKeys | None = None,
 ) -> tuple[PeoplePlan, Release[Any]]:
     """Return the plan of a query, and the release but for what is drawn.
 
@@ -94,6 +115,7 @@ def certify_people(
         level: ε of a promise without δ, else μ, that every person has to keep.
         source: of the attack.
         session: which answer of a session it is.
+        found: how the keys of a column were found, and which column it is.
 
     Raises:
         ValueError: a query that does not add up, one that reads what was found in the table, or
@@ -102,9 +124,10 @@ def certify_people(
     query, pool, promise = summable(request), request.pool, request.promise
     added = contributions(query, pool.columns, pool.bounds)
     clip = _declared_clip(added, promise)
-    chooser, chosen_share = _chooser(query, pool, promise, level)
+    left = level if found is None else left_of(level, found.search.share, pure=False)
+    chooser, chosen_share = _chooser(query, pool, promise, left)
     # what quantiles leave for the sums; where all numbers are quantiles, no sum needs any
-    left = left_of(level, chosen_share, pure=promise.pure) if query.terms else level
+    left = left_of(left, chosen_share, pure=promise.pure) if query.terms else left
     search = None if clip is not None else radius_search(len(query.terms), left, pure=promise.pure)
     share = 0.0 if search is None else search.share
     budget = PeopleBudget(
@@ -135,6 +158,8 @@ def certify_people(
         quantile_ranges=(0.0, 0.0)
         if chooser is None
         else (chooser.ranges.value, chooser.ranges.end),
+        key_column=None if found is None else found.column,
+        keys=None if found is None else found.search,
         session=session,
     )
     trials = request.effort.trials
@@ -146,7 +171,7 @@ def certify_people(
         words=ReleaseWords(
             secret=details.secret,
             method=METHODS[details.norm].format(details.unit),
-            notes=(*_notes(added, pool, details), *pool.notes(hidden=True)),
+            notes=(*_notes(added, pool, details), *_of_codes(pool, found)),
         ),
         attack=plan.attack(trials, source) if trials else None,
     )
@@ -201,9 +226,21 @@ def _chooser(
             "chosen from the rows themselves"
         )
     assert pool.persons is not None, "a promise about people reads their column"
-    share = len(asked) / len(query.names)
+    share = len(asked) / _noised(query)
     ranges = ChoiceRanges.of(level, share, len(asked), pure=promise.pure)
     return QuantileChooser(asked, ranges, promise.adjacency, pool.rows, pool.persons), share
+
+
+def _of_codes(pool: Pool, found: FoundKeys | None) -> list[str]:
+    """Return what codes stand for, but for those of keys that were found, which names repeat."""
+    lines = pool.notes(hidden=True)
+    own = "" if found is None else f"codes of {found.column}:"
+    return [one for one in lines if not own or not one.startswith(own)]
+
+
+def _noised(query: SumQuery) -> int:
+    """Return how many numbers of a query need a budget: all but those that are known."""
+    return len(query.names) - sum(isinstance(one, KeyCount) for one in query.asked)
 
 
 def _declared_clip(added: Contributions, promise: Any) -> float | None:
@@ -239,6 +276,12 @@ def _notes(added: Contributions, pool: Pool, details: PeopleDetails) -> list[str
             f"of a quantile every {details.unit} weighs one, spread over the rows; it is chosen "
             "among declared points, and its interval holds it in 95% of releases, whatever the "
             "table"
+        )
+    if details.keys is not None:
+        notes.append(
+            f"keys of {details.key_column} that nobody declared were found from the table for "
+            f"{details.keys.share:.3g} of the budget and a δ of {details.keys.delta:.3g}; what few "
+            f"{details.unit}s have is not among them"
         )
     if clamped:
         notes.append(

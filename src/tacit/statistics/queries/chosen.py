@@ -1,4 +1,4 @@
-"""Quantiles of people, each chosen among declared points instead of computed from sums."""
+"""Numbers that no sum tells: quantiles of people, each chosen among declared points."""
 
 from __future__ import annotations
 
@@ -118,6 +118,38 @@ class ChosenQuantiles(SumStatistic):
         """Return the same quantiles of the rows that meet a condition."""
         conditions = tuple(sorted({*self.conditions, condition}))
         return replace(self, conditions=conditions, suffix=f"{self.suffix}{label}")
+
+
+@dataclass(frozen=True)
+class KnownNumber(SumStatistic):
+    """A number that is public.
+
+    Attributes:
+        label: its name.
+        number: what it is.
+    """
+
+    label: str
+    number: float
+
+    linear = additive = True
+
+    def terms(self) -> tuple[Term, ...]:
+        """Return no term."""
+        return ()
+
+    def names(self) -> tuple[str, ...]:
+        """Return the name."""
+        return (self.label,)
+
+    def value(self, totals: Totals) -> Array:
+        """Return the number, (…, 1)."""
+        return np.full((*totals.sums.shape[:-1], 1), self.number)
+
+    def within(self, condition: Condition, label: str) -> KnownNumber:
+        """Return the same number, which has no rows."""
+        del condition, label
+        return self
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from tacit._ground.checks import Array, vector
-from tacit.statistics.queries.chosen import ChosenQuantiles, points_of
+from tacit.statistics.queries.chosen import ChosenQuantiles, KnownNumber, points_of
 from tacit.statistics.queries.statistic import (
     NORMAL_95,
     NOT_NEGATIVE,
@@ -148,6 +148,34 @@ class RowCount(Statistic):
     def bind(self, columns: Columns) -> BoundCounts:
         """Return the count of rows."""
         return BoundCounts(((),), ("rows",), columns.people)
+
+
+@dataclass(frozen=True)
+class KeyCount(Statistic):
+    """How many keys of a column were found, where nobody declared them.
+
+    Attributes:
+        column: its name.
+        keys: how many.
+
+    Example:
+        >>> KeyCount("city", 3).bind(Columns(("city",))).names()
+        ('keys[city]',)
+    """
+
+    word: ClassVar[str] = "keys"
+
+    column: str
+    keys: int
+
+    def reads(self) -> tuple[str, ...] | None:
+        """Return no column: what was found is known."""
+        return ()
+
+    def bind(self, columns: Columns) -> KnownNumber:
+        """Return the number."""
+        del columns
+        return KnownNumber(f"keys[{self.column}]", float(self.keys))
 
 
 @dataclass(frozen=True)

@@ -192,6 +192,32 @@ def columns_read(query: Any, target: str | None = None) -> tuple[str, ...] | Non
     return tuple(dict.fromkeys(names)) if statistics else None
 
 
+def keys_read(query: Any, target: str | None = None) -> tuple[str, ...]:
+    """Return the columns whose categories a query needs: those that it groups rows by, or counts.
+
+    Raises:
+        ValueError: a text that is no query.
+
+    Example:
+        >>> keys_read("count by city+histogram:sex+mean by age:0,30,60")
+        ('city', 'sex')
+    """
+    if isinstance(query, SumQuery):
+        query = query.asked
+    elif isinstance(query, Query):
+        query = query.function
+    if isinstance(query, str):
+        query = () if _is_import(query) else _from_text(query, target)
+    names: list[str] = []
+    for one in query if isinstance(query, (list, tuple)) else [query]:
+        while isinstance(one, GroupBy):
+            names += [one.column] if one.edges is None else []
+            one = one.statistic
+        if isinstance(one, Histogram) and one.edges is None:
+            names.append(one.column)
+    return tuple(dict.fromkeys(names))
+
+
 def _rename(query: Query, columns: Columns, target: str | None) -> Query:
     """Return a query whose function may be a text or a statistic, under the names given."""
     found = bind_query(query.function, columns, target)

@@ -1,0 +1,152 @@
+"""A release about people by keys that nobody declared: they are found first, then counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from tacit._ground import outlet
+from tacit._ground.checks import Array, RandomSource
+from tacit._ground.frozen import read_only
+from tacit.guarantees.adjacency import Adjacency
+from tacit.releases.promises import AUTO
+from tacit.releases.release import Release
+from tacit.releases.strength import gaussian_mu
+from tacit.statistics.bounded.workflow import summable
+from tacit.statistics.details import NumbersDetails, check_power
+from tacit.statistics.people.keys import DELTA_SHARE, KEYS_SHARE, KeySearch, delta_of, find_keys
+from tacit.statistics.people.workflow import FoundKeys, PreparedPeople, certify_people
+from tacit.statistics.prepared import PreparedNumbers, StatisticRequest, expected_errors
+from tacit.statistics.queries.chosen import chosen_of
+from tacit.statistics.queries.counts import KeyCount
+from tacit.statistics.queries.language import bind_query, keys_read
+from tacit.statistics.queries.statistic import SumQuery
+
+# Keys of which numbers are released, at most; of more, the first by their names.
+MOST_FOUND = 10_000
+
+
+@read_only
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PreparedFound(PreparedNumbers):
+    """Numbers by keys that are found when they are drawn; for the holder of the table.
+
+    Attributes:
+        request: what was asked.
+        level: μ of all noise together.
+        found: how keys are found.
+    """
+
+    request: StatisticRequest = field(repr=False)
+    level: float
+    found: FoundKeys
+
+    def _drawn(self) -> Release[NumbersDetails]:
+        request, rng = self.request, self.request.rng
+        source = request.source()
+        keys = _find(request, self.found.search, source if self.reproducible else None)
+        pool = request.pool.with_keys(keys)
+        known = replace(request, query=_of_keys(request, pool, keys), pool=pool)
+        plan, planned = certify_people(known, self.level, source=source, found=self.found)
+        drawn = PreparedPeople(
+            guarantees=self.guarantees,
+            spends=self.spends,
+            expected=self.expected,
+            description=self.description,
+            reproducible=self.reproducible,
+            plan=plan,
+            planned=planned,
+            source=source if rng is not None else None,
+        )._drawn()
+        return replace(drawn, title=self.planned.title)
+
+
+def prepare_found(request: StatisticRequest) -> PreparedNumbers:
+    """Certify a query by keys that will be found, before anything of the table is looked at.
+
+    The δ of the promise is split between the thresholds of keys and the noise, whose μ² is split
+    between finding keys and the numbers: ``δ_noise(ε) + δ_keys <= δ`` (``keys.delta_of``).
+
+    Raises:
+        ValueError: a query that reads the keys as numbers, or a clip that is not declared.
+    """
+    promise, pool = request.promise, request.pool
+    query = summable(request)
+    _check(request, query)
+    delta = DELTA_SHARE * promise.delta
+    replaced = promise.adjacency is Adjacency.REPLACE
+    own = 0.5 * delta if replaced else delta
+    # both halves of δ are exact in double precision
+    mu = gaussian_mu(
+        epsilon=promise.epsilon, delta=promise.delta - delta_of(own, promise.adjacency)
+    )
+    search = KeySearch.of(mu, own, KEYS_SHARE, adjacency=promise.adjacency)
+    assert pool.sought is not None, "keys are sought"
+    found = FoundKeys(pool.sought, search)
+    # what is told before the draw is of no row at all
+    nobody = replace(pool, rows=pool.rows[:0], persons=np.zeros(0, dtype=np.intp))
+    empty = replace(request, pool=nobody, effort=replace(request.effort, trials=0))
+    source = request.source()
+    plan, planned = certify_people(empty, mu, source=source, found=found)
+    check_power(plan.errors)
+    return PreparedFound(
+        guarantees=planned.guarantees,
+        spends=(planned.guarantees[1],),
+        expected=expected_errors(planned.names, plan.errors),
+        description=planned.title,
+        reproducible=planned.reproducible,
+        plan=plan,
+        planned=planned,
+        source=None,
+        request=request,
+        level=mu,
+        found=found,
+    )
+
+
+def _check(request: StatisticRequest, query: SumQuery) -> None:
+    """Refuse what could fail only once keys were found."""
+    promise, pool = request.promise, request.pool
+    place = pool.columns.index(pool.sought)
+    if any(place in one.factors for one in query.terms) or any(
+        one.column == place for one in chosen_of(query.function)
+    ):
+        raise ValueError(
+            f"query: expected {pool.sought!r}, whose keys are found, to group rows only, got a "
+            "query that computes with it"
+        )
+    if query.terms and (promise.clip is None or promise.clip == AUTO):
+        raise ValueError(
+            "clip: expected a number of rows where keys are found from the table, got "
+            f"{promise.clip}"
+        )
+    if query.names != query.function.names():
+        raise ValueError("names: expected none for numbers by keys that are found, got some")
+
+
+def _find(
+    request: StatisticRequest, search: KeySearch, rng: RandomSource
+) -> tuple[str, ...] | tuple[float, ...]:
+    """Return the keys, by their names."""
+    places, names = request.pool.sought_places()
+    found = find_keys(request.pool.persons, places, search, rng)
+    # the one place where what was found of the table leaves
+    told: Any = outlet.let_out(frozenset(_plain(names, found)))
+    return tuple(sorted(told))[:MOST_FOUND]
+
+
+def _plain(names: tuple[str, ...] | Array, places: Any) -> list[str] | list[float]:
+    if isinstance(names, tuple):
+        return [names[place] for place in places.tolist()]
+    return [float(one) for one in names[places]]
+
+
+def _of_keys(request: StatisticRequest, pool: Any, keys: tuple[Any, ...]) -> Any:
+    """Return the query of the keys that were found, and how many there are."""
+    query: Any = request.query
+    column = request.pool.sought
+    asked = [one for one in query.asked if keys or column not in keys_read(one)]
+    known = (KeyCount(str(column), len(keys)), *asked)
+    return bind_query(known, pool.as_columns(looked_at=False))
