@@ -20,7 +20,7 @@ PROMISES: Mapping[type[Promise], str] = {
     Draw: "tacit.statistics.draws.workflow",
 }
 # The same promises where all rows of a person are hidden together.
-OF_PEOPLE: Mapping[type[Promise], str] = {Table: "tacit.statistics.people.workflow"}
+OF_PEOPLE: Mapping[type[Promise], str] = {Table: "tacit.statistics.people.keeping"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 
 from tacit._ground.frozen import read_only
-from tacit.guarantees import ApproximateDP, GaussianDP
-from tacit.guarantees.base import Guarantee
 from tacit.releases.promises import AUTO
 from tacit.releases.release import Release
 from tacit.statistics.bounded.contributions import MOST_ROWS, Contributions, contributions
@@ -30,7 +28,6 @@ from tacit.statistics.prepared import (
     expected_errors,
     template,
 )
-from tacit.statistics.promises import Keeping
 from tacit.statistics.queries.chosen import chosen_of
 from tacit.statistics.queries.counts import KeyCount
 from tacit.statistics.queries.statistic import SumQuery
@@ -74,10 +71,6 @@ class PreparedPeople(PreparedNumbers):
 
 def prepare(request: StatisticRequest) -> PreparedNumbers:
     """Certify a query that adds up over persons whose vectors are clipped."""
-    if request.pool.sought is not None:
-        from tacit.statistics.people.found import prepare_found
-
-        return prepare_found(request)
     source, promise = request.source(), request.promise
     level = promise.epsilon if promise.pure else promise.largest_mu()
     plan, planned = certify_people(request, level, source=source)
@@ -92,12 +85,6 @@ def prepare(request: StatisticRequest) -> PreparedNumbers:
         planned=planned,
         source=source if planned.reproducible else None,
     )
-
-
-def counts(request: StatisticRequest) -> type[Guarantee]:
-    """Return the kind of guarantee that a ledger will count."""
-    stated = request.promise.pure or request.pool.sought is not None
-    return ApproximateDP if stated else GaussianDP
 
 
 def certify_people(
@@ -293,12 +280,3 @@ def _notes(added: Contributions, pool: Pool, details: PeopleDetails) -> list[str
             "told before the draw are of 8 rows"
         )
     return [*notes, PROJECTED, "errors are computed from the released sums"]
-
-
-KEEPING = Keeping(
-    prepare=prepare,
-    counts=counts,
-    session="tacit.statistics.people.session:PeopleQuestions",
-    looks=False,
-    fewest=0,
-)

@@ -1,0 +1,30 @@
+"""How a promise about people is kept."""
+
+from __future__ import annotations
+
+from tacit.guarantees import ApproximateDP, GaussianDP
+from tacit.guarantees.base import Guarantee
+from tacit.statistics.people.found import prepare_found
+from tacit.statistics.people.workflow import prepare as prepare_declared
+from tacit.statistics.prepared import PreparedNumbers, StatisticRequest
+from tacit.statistics.promises import Keeping
+
+
+def prepare(request: StatisticRequest) -> PreparedNumbers:
+    """Certify a query about people, by keys that were declared or that will be found."""
+    return (prepare_declared if request.pool.sought is None else prepare_found)(request)
+
+
+def counts(request: StatisticRequest) -> type[Guarantee]:
+    """Return the kind of guarantee that a ledger will count."""
+    stated = request.promise.pure or request.pool.sought is not None
+    return ApproximateDP if stated else GaussianDP
+
+
+KEEPING = Keeping(
+    prepare=prepare,
+    counts=counts,
+    session="tacit.statistics.people.session:PeopleQuestions",
+    looks=False,
+    fewest=0,
+)
