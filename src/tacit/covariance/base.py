@@ -51,7 +51,7 @@ class Covariance(ABC):
     @property
     @abstractmethod
     def rounding(self) -> float:
-        """Return ρ with ``zᵀ Σ⁻¹ z <= (1 + ρ) mahalanobis(z)``, whatever double precision lost.
+        """Return ρ, rounded up, with ``zᵀ Σ⁻¹ z <= (1 + ρ) mahalanobis(z)`` whatever was lost.
 
         It speaks of the directions that ``rank`` counts; a part of z below the rounding of the
         noise in every coordinate is not seen.
@@ -59,15 +59,15 @@ class Covariance(ABC):
 
     @abstractmethod
     def trace(self) -> float:
-        """Return tr Σ, the expected squared norm of the noise."""
+        """Return tr Σ, the expected squared norm of the noise, to rounding."""
 
     @abstractmethod
     def _draw(self, n: int, normals: Normals) -> Array:
-        """Return n noise vectors, (n, d), made of the N(0, 1) values that ``normals`` gives."""
+        """Return n noise vectors, (n, d), to rounding, made of N(0, 1) values of ``normals``."""
 
     @abstractmethod
     def _sizes(self) -> tuple[Array, Array]:
-        """Return, per coordinate, the deviation drawn and the root sum of squares of its terms."""
+        """Return the deviation drawn of each coordinate and the norm of its terms, to rounding."""
 
     @abstractmethod
     def scaled(self, c: float) -> Covariance:
@@ -79,26 +79,26 @@ class Covariance(ABC):
 
     @abstractmethod
     def to_dense(self) -> Array:
-        """Return Σ as a (d, d) array."""
+        """Return Σ as a (d, d) array, to rounding."""
 
     @abstractmethod
     def _squared_distance(self, rows: Array) -> Array:
-        """Return zᵀ Σ⁻¹ z for each row, inf outside the range."""
+        """Return zᵀ Σ⁻¹ z for each row, to rounding, inf outside the range."""
 
     @abstractmethod
     def _dense_weighted_trace(self, cost: Array) -> float:
-        """Return tr(F Σ) for a (d, d) cost."""
+        """Return tr(F Σ) for a (d, d) cost, to rounding."""
 
     @abstractmethod
     def diagonal(self) -> Array:
-        """Return the variances of the d coordinates."""
+        """Return the variances of the d coordinates, to rounding."""
 
     @abstractmethod
     def _fields(self) -> dict[str, Any]:
         """Return the constructor's arguments, JSON-able."""
 
     def sample(self, n: int, rng: RandomSource = None) -> Array:
-        """Draw n noise vectors, (n, d), for simulation; ``release`` is what publishes.
+        """Draw n noise vectors, (n, d), to rounding, for simulation; ``release`` publishes.
 
         The low bits of a sum ``value + sample(1)[0]`` tell values apart that the noise hides.
         """
@@ -107,7 +107,7 @@ class Covariance(ABC):
         return self._draw(count, partial(standard_normal, rng=source))
 
     def release(self, value: ArrayLike, *, rng: RandomSource = None) -> Array:
-        """Return ``value + N(0, Σ)`` to publish, rounded to 2⁻²⁰ of the noise's deviation.
+        """Return the exact ``value + N(0, Σ)`` to publish, on a grid of 2⁻²⁰ of its deviation.
 
         The sum is exact before it is rounded, on a grid that depends on Σ alone, so it is
         post-processing of the real sum; a coordinate without noise is published as it is.
@@ -133,7 +133,7 @@ class Covariance(ABC):
         return publish(self, value, rng)
 
     def mahalanobis(self, z: ArrayLike) -> Any:
-        """Return the squared distance zᵀ Σ⁻¹ z, infinite outside the range of Σ.
+        """Return the squared distance zᵀ Σ⁻¹ z, to rounding, infinite outside the range of Σ.
 
         Args:
             z: (d,) or (n, d).
@@ -157,7 +157,7 @@ class Covariance(ABC):
         return float(distances[0]) if rows.ndim == 1 else distances
 
     def weighted_trace(self, cost: ArrayLike | None = None) -> float:
-        """Return tr(F Σ) for a cost F: None (identity), a scalar, a diagonal (d,) or (d, d)."""
+        """Return tr(F Σ), to rounding, for a cost F: None (I), a scalar, a diagonal or (d, d)."""
         if cost is None:
             return self.trace()
         # tr(cF), Σ F_ii Σ_ii and ⟨F, Σ⟩: no product of matrices
@@ -195,7 +195,7 @@ def relative_rounding(terms: int, largest: float, least: float) -> float:
 
 
 def kept_spectrum(name: str, dense: Array) -> tuple[Array, Array]:
-    """Return the eigenpairs above the rounding level of the largest."""
+    """Return the eigenpairs, to rounding, that lie above the rounding level of the largest."""
     eigenvalues, vectors = eigh_psd(name, dense)
     # what an eigensolver leaves of a null space is at most d ε of the largest
     keep = eigenvalues > default_tolerance(eigenvalues.size) * eigenvalues[-1]

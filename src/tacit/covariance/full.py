@@ -51,14 +51,15 @@ class Isotropic(Covariance):
 
     @property
     def rounding(self) -> float:
-        """Return ρ of a sum of d terms."""
+        """Return ρ of a sum of d terms, rounded up."""
         return relative_rounding(self.dim, 1.0, 1.0)
 
     def trace(self) -> float:
-        """Return d · variance."""
+        """Return d · variance, to rounding."""
         return self.dim * self.variance
 
     def _draw(self, n: int, normals: Normals) -> Array:
+        # σ η, one term a coordinate
         return float(np.sqrt(self.variance)) * normals((n, self.dim))
 
     def _sizes(self) -> tuple[Array, Array]:
@@ -75,17 +76,19 @@ class Isotropic(Covariance):
         return Isotropic(self.variance + non_negative("eta", eta), self.dim)
 
     def to_dense(self) -> Array:
-        """Return Σ as a (d, d) array."""
+        """Return Σ as a (d, d) array, to rounding."""
         return self.variance * np.eye(self.dim)
 
     def diagonal(self) -> Array:
-        """Return the d variances."""
+        """Return the d variances, to rounding."""
         return np.full(self.dim, self.variance)
 
     def _squared_distance(self, rows: Array) -> Array:
+        # Σ_i z_i²/σ²
         return _diagonal_distance(rows, np.broadcast_to(self.variance, (self.dim,)))
 
     def _dense_weighted_trace(self, cost: Array) -> float:
+        # tr(F σ² I)
         return self.variance * float(np.trace(cost))
 
     def _fields(self) -> dict[str, Any]:
@@ -124,17 +127,19 @@ class Diagonal(Covariance):
 
     @property
     def rounding(self) -> float:
-        """Return ρ of a sum of d terms."""
+        """Return ρ of a sum of d terms, rounded up."""
         return relative_rounding(self.dim, 1.0, 1.0)
 
     def trace(self) -> float:
-        """Return the sum of the variances."""
+        """Return the sum of the variances, to rounding."""
         return float(self.variances.sum())
 
     def _draw(self, n: int, normals: Normals) -> Array:
+        # σ_i η_i, one term a coordinate
         return normals((n, self.dim)) * np.sqrt(self.variances)
 
     def _sizes(self) -> tuple[Array, Array]:
+        # a coordinate is one term: nothing cancels
         deviations = np.sqrt(self.variances)
         return deviations, deviations
 
@@ -147,17 +152,18 @@ class Diagonal(Covariance):
         return Diagonal(self.variances + non_negative("eta", eta))
 
     def to_dense(self) -> Array:
-        """Return Σ as a (d, d) array."""
+        """Return Σ as a (d, d) array, to rounding."""
         return np.diag(self.variances)
 
     def diagonal(self) -> Array:
-        """Return the d variances."""
+        """Return the d variances, to rounding."""
         return self.variances
 
     def _squared_distance(self, rows: Array) -> Array:
         return _diagonal_distance(rows, self.variances)
 
     def _dense_weighted_trace(self, cost: Array) -> float:
+        # tr(F diag σ²) = Σ_i F_ii σ_i²
         return float(np.diagonal(cost) @ self.variances)
 
     def _fields(self) -> dict[str, Any]:
@@ -210,12 +216,13 @@ class Dense(Covariance):
 
     @property
     def rounding(self) -> float:
-        """Return ρ, that of the eigenvalues kept."""
+        """Return ρ, that of the eigenvalues kept, rounded up."""
+        # ascending: the largest over the least eigenvalue that counts as noise
         values = self._spectrum[0]
         return relative_rounding(self.dim, values[-1], values[0]) if values.size else 0.0
 
     def trace(self) -> float:
-        """Return tr Σ."""
+        """Return tr Σ, to rounding."""
         return float(np.trace(self.matrix))
 
     def _draw(self, n: int, normals: Normals) -> Array:
@@ -240,11 +247,11 @@ class Dense(Covariance):
         return Dense(self.matrix + non_negative("eta", eta) * np.eye(self.dim))
 
     def to_dense(self) -> Array:
-        """Return Σ as a (d, d) array."""
+        """Return Σ as a (d, d) array, to rounding."""
         return self.matrix
 
     def diagonal(self) -> Array:
-        """Return the d variances."""
+        """Return the d variances, to rounding."""
         return np.diagonal(self.matrix)
 
     def _squared_distance(self, rows: Array) -> Array:

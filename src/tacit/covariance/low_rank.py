@@ -85,7 +85,7 @@ class LowRank(Covariance):
 
     @property
     def rounding(self) -> float:
-        """Return ρ, with what the rows lack of being orthonormal."""
+        """Return ρ, rounded up, with what the rows lack of being orthonormal."""
         values = self._spectrum[0]
         if not values.size:
             return relative_rounding(self.dim, 1.0, 1.0)
@@ -98,7 +98,8 @@ class LowRank(Covariance):
         return relative_rounding(self.dim, largest, least) + 2.0 * deviation * (largest / least)
 
     def trace(self) -> float:
-        """Return tr core + d · floor."""
+        """Return tr core + d · floor, to rounding."""
+        # tr(Bᵀ C B) = tr C for orthonormal rows of B
         return float(np.trace(self.core)) + self.dim * self.floor
 
     def _draw(self, n: int, normals: Normals) -> Array:
@@ -128,25 +129,27 @@ class LowRank(Covariance):
         return LowRank(self.basis, self.core, self.floor + non_negative("eta", eta))
 
     def to_dense(self) -> Array:
-        """Return Σ as a (d, d) array."""
+        """Return Σ as a (d, d) array, to rounding."""
         # the product of three rounds to two triangles that differ
         dense = self.basis.T @ self.core @ self.basis + self.floor * np.eye(self.dim)
         symmetrised: Array = (dense + dense.T) / 2
         return symmetrised
 
     def diagonal(self) -> Array:
-        """Return the d variances."""
+        """Return the d variances, to rounding."""
         # Σ_k B_ki (core B)_ki: no d × d matrix
         diagonal: Array = (self.basis * (self.core @ self.basis)).sum(axis=0) + self.floor
         return diagonal
 
     def _squared_distance(self, rows: Array) -> Array:
+        # without a floor the noise reaches the core's span alone
         if self.floor == 0.0:
             return self._span.squared_distances(rows)
         eigenvalues, vectors = self._spectrum
         # along the core's axes l + floor, in all other directions the floor
         coordinates = (rows @ self.basis.T) @ vectors
         residual = rows - (coordinates @ vectors.T) @ self.basis
+        # Σ_k (v_kᵀ B z)²/(l_k + η) + ‖z − Bᵀ V Vᵀ B z‖²/η
         inside = (coordinates**2 / (eigenvalues + self.floor)).sum(axis=1)
         distances: Array = inside + (residual**2).sum(axis=1) / self.floor
         return distances
@@ -209,7 +212,7 @@ class Factored(Covariance):
 
     @cached_property
     def factor(self) -> Array:
-        """A, (d, m), to double precision: see ``strain``."""
+        """A, (d, m), to rounding: see ``strain``."""
         if self.lower is None:
             return self.rows.T
         # L⁻¹ rows: A is its transpose
@@ -220,7 +223,7 @@ class Factored(Covariance):
 
     @cached_property
     def strain(self) -> float:
-        """``‖|L⁻¹| |L|‖``, which multiplies the rounding of A; 0 where A is the rows.
+        """``‖|L⁻¹| |L|‖``, to rounding, by which that of A grows; 0 where A is the rows.
 
         Forward substitution solves ``(L + E) a = x`` with ``|E| <= m 2⁻⁵³ |L|`` entry by entry, so
         that each coordinate of A is off by m 2⁻⁵³ times this of its own deviation at most. The
@@ -228,6 +231,7 @@ class Factored(Covariance):
         """
         if self.lower is None:
             return 0.0
+        # |L⁻¹| |L| entry by entry, an overflow of which is infinite strain
         with np.errstate(over="ignore", invalid="ignore"):
             inverse = scipy_linalg.solve_triangular(
                 self.lower, np.eye(self.rows.shape[0]), lower=True
@@ -252,19 +256,20 @@ class Factored(Covariance):
 
     @property
     def rounding(self) -> float:
-        """Return ρ, that of solving A u = z in coordinates of unit variance."""
+        """Return ρ, rounded up, that of solving A u = z in coordinates of unit variance."""
         if not self.factor.any():
             return relative_rounding(self.dim, 1.0, 1.0)
-        # of solving A u = z for coordinates of unit variance
+        # κ of A, whose singular values the solution is divided by: of both sides' dimensions
         singular = self.span.directions[1]
         return relative_rounding(2 * max(self.factor.shape), singular[0], singular[-1])
 
     def trace(self) -> float:
-        """Return ‖A‖²."""
+        """Return ‖A‖², to rounding."""
+        # tr(A Aᵀ) = Σ A_ij²
         return float(np.vdot(self.factor, self.factor))
 
     def _draw(self, n: int, normals: Normals) -> Array:
-        """Return n noise vectors, (n, d), by back substitution with L."""
+        """Return n noise vectors, (n, d), to rounding, by back substitution with L."""
         mixing = normals((n, self.rows.shape[0]))
         # Lᵀ x = η: x as it is drawn, so that row i is exactly A L_i
         if self.lower is not None:
@@ -273,6 +278,7 @@ class Factored(Covariance):
         return draws
 
     def _sizes(self) -> tuple[Array, Array]:
+        # what is drawn: row by row of A
         deviations = row_norms(self.factor)
         if self.lower is None:
             return deviations, deviations
@@ -299,11 +305,11 @@ class Factored(Covariance):
         return LowRank(left.T, np.diag(singular**2), non_negative("eta", eta))
 
     def to_dense(self) -> Array:
-        """Return Σ as a (d, d) array."""
+        """Return Σ as a (d, d) array, to rounding."""
         return self.factor @ self.factor.T
 
     def diagonal(self) -> Array:
-        """Return the d variances."""
+        """Return the d variances, to rounding."""
         diagonal: Array = (self.factor**2).sum(axis=1)
         return diagonal
 

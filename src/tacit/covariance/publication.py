@@ -35,14 +35,14 @@ class Law(Protocol):
         """Dimension d of the noise."""
 
     def _draw(self, n: int, normals: Normals) -> Array:
-        """Return n noise vectors, (n, d), made of N(0, 1) values."""
+        """Return n noise vectors, (n, d), to rounding, made of N(0, 1) values."""
 
     def _sizes(self) -> tuple[Array, Array]:
-        """Return, per coordinate, the deviation drawn and the root sum of squares of its terms."""
+        """Return the deviation drawn of each coordinate and the norm of its terms, to rounding."""
 
 
 def publish(law: Law, value: Any, rng: RandomSource = None) -> Array:
-    """Return ``value + noise`` for one value (d,) or independently for rows (n, d), on the grid.
+    """Return the exact ``value + noise`` of a value (d,), or of each row of (n, d), on the grid.
 
     Raises:
         ValueError: a value of another dimension or not finite, or noise that is too small or too
@@ -60,7 +60,7 @@ def publish(law: Law, value: Any, rng: RandomSource = None) -> Array:
 
 
 def publish_sum(value: Array, noise: Array, deviations: Any, terms: Any = None) -> Array:
-    """Return ``value + noise`` on the grid that the noise's deviations set, whatever its law.
+    """Return the exact ``value + noise`` on the grid that the noise's deviations set.
 
     Args:
         value: float64, of any shape.
@@ -80,7 +80,7 @@ def publish_sum(value: Array, noise: Array, deviations: Any, terms: Any = None) 
 
 
 def doubles(value: Any) -> Array:
-    """Return a value (d,) or (n, d) as doubles; what is too large for one saturates.
+    """Return a value (d,) or (n, d) as doubles, to rounding; what is too large saturates.
 
     Raises:
         ValueError: not numbers, or not finite; a large number is no reason.
@@ -103,7 +103,7 @@ def doubles(value: Any) -> Array:
 
 
 def grid_of(deviations: Array, terms: Array) -> Array:
-    """Return the spacing of what is published in each coordinate, 0 where no noise is drawn.
+    """Return the exact spacing of what is published in each coordinate, 0 without noise.
 
     It is the power of two below ``2⁻²⁰ σ``, and never below 2⁻³⁰ of the terms that the noise is
     summed from: it depends on the law of the noise alone.

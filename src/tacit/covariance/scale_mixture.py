@@ -76,11 +76,12 @@ class ScaleMixture:
         return self.base.scaled(float(self.probabilities @ self.scales))
 
     def trace(self) -> float:
-        """Return the expected squared norm."""
+        """Return the expected squared norm, to rounding."""
+        # E‖noise‖² = Σ_k π_k s_k tr Σ
         return float(self.probabilities @ self.scales) * self.base.trace()
 
     def components(self, uniforms: Array) -> Array:
-        """Return the scale that each number in (0, 1) selects."""
+        """Return the scale that each number in (0, 1) selects, exactly."""
         # the k with Σ_{j<k} π_j <= u < Σ_{j<=k} π_j; the last where rounding leaves u above all
         edges = np.cumsum(self.probabilities)
         chosen: Array = self.scales[
@@ -89,13 +90,13 @@ class ScaleMixture:
         return chosen
 
     def sample(self, n: int, rng: RandomSource = None) -> Array:
-        """Draw n noise vectors, (n, d), for simulation; ``release`` is what publishes."""
+        """Draw n noise vectors, (n, d), to rounding, for simulation; ``release`` publishes."""
         count = integer("n", n, minimum=1)
         source = None if rng is None else generator(rng)
         return self._draw(count, partial(standard_normal, rng=source))
 
     def release(self, value: ArrayLike, *, rng: RandomSource = None) -> Array:
-        """Return ``value + noise`` to publish, as ``Covariance.release`` does."""
+        """Return the exact ``value + noise`` to publish, as ``Covariance.release`` does."""
         return publish(self, value, rng)
 
     def _draw(self, n: int, normals: Normals) -> Array:

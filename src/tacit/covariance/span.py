@@ -18,7 +18,7 @@ COVER_UNITS = 8.0
 
 
 def row_norms(rows: Array) -> Array:
-    """Return the norms of the rows; squares neither overflow nor underflow."""
+    """Return the norms of the rows, to rounding; squares neither overflow nor underflow."""
     # in units of the longest entry of each row: squares are of numbers at most 1
     largest = np.abs(rows).max(axis=1, initial=0.0)
     unit = np.where(largest > 0.0, largest, 1.0)
@@ -54,18 +54,18 @@ class Span:
 
     @cached_property
     def deviations(self) -> Array:
-        """Standard deviation of the noise in each coordinate, (d,)."""
+        """Standard deviation of the noise in each coordinate, (d,), to rounding."""
         return row_norms(self.factor)
 
     @cached_property
     def scales(self) -> Array:
-        """Deviations, 1 where there is no noise at all."""
+        """Deviations, to rounding, 1 where there is no noise at all."""
         scales: Array = np.where(self.deviations > 0.0, self.deviations, 1.0)
         return scales
 
     @cached_property
     def _independent(self) -> tuple[Array, Array, Array, Array] | None:
-        """QR of the rows as unit columns with pivots and lengths, None where they are dependent."""
+        """QR of the rows as unit columns, to rounding, pivots and lengths; None if dependent."""
         if self.rows.shape[0] > self.rows.shape[1]:
             return None
         # units of the coordinates and lengths of the rows cost no digits: a pivot is a sine
@@ -83,7 +83,7 @@ class Span:
 
     @cached_property
     def directions(self) -> tuple[Array, Array, Array]:
-        """Singular triplets of A in coordinates of unit variance: (d, k), (k,), (k, p)."""
+        """Singular triplets of A in units of the deviations, to rounding: (d, k), (k,), (k, p)."""
         # with a triangle in between A is rounded and its rows are not: within their span
         unit = self.factor / self.scales[:, None]
         left, singular, right = scipy_linalg.svd(
@@ -123,7 +123,7 @@ class Span:
         return found | {row.tobytes(): i for i, row in enumerate(self.rows + 0.0)}
 
     def squared_distances(self, rows: Array) -> Array:
-        """Return min ‖u‖² with A u = z for each row z, inf where a coordinate is left bare."""
+        """Return min ‖u‖² with A u = z for each row z, to rounding, inf where one is left bare."""
         if not self.factor.any():
             return np.where(rows.any(axis=1), np.inf, 0.0)
         with np.errstate(over="ignore"):
@@ -145,7 +145,7 @@ class Span:
         return 1.0 if self.lower is None else float(self.lower[position] @ self.lower[position])
 
     def _by_rows(self, scaled: Array) -> Array:
-        """Return the distances where the rows are independent, by their QR, refined once."""
+        """Return the distances of independent rows by their QR, refined once, to rounding."""
         assert self._independent is not None
         orthonormal, triangle, pivots, lengths = self._independent
         columns = self.rows / self.scales / lengths[:, None]
@@ -169,7 +169,7 @@ class Span:
             return np.where(uncovered(scaled, residual, norms), np.inf, norms**2)
 
     def _by_directions(self, scaled: Array) -> Array:
-        """Return the distances of a factor whose rows are dependent, by its singular triplets."""
+        """Return the distances by the singular triplets of dependent rows, to rounding."""
         left, singular, right = self.directions
         unit = self.factor / self.scales[:, None]
         # the least u: U s⁻¹ of z's coordinates, refined once by what it misses

@@ -20,7 +20,7 @@ ROUNDING_UNITS = 8.0
 
 
 def whiten(rows: ArrayLike, covariance: Covariance) -> tuple[Array, float]:
-    """Return ``A⁻¹ x`` for every row x, with ``Σ = A Aᵀ``, and how far rounding may be off.
+    """Return ``A⁻¹ x`` for every row x, with ``Σ = A Aᵀ``, and how far off it is at most.
 
     The rows returned are exact for a noise covariance Σ' with ``(1 − ρ) Σ ⪯ Σ' ⪯ (1 + ρ) Σ``,
     ``ρ = 8 d 2⁻⁵² κ² (1 + m s)``, κ the condition number of A after scaling to unit variances and
@@ -97,10 +97,9 @@ def strained(covariance: Covariance, condition: float, *, square: bool) -> float
 
 
 def principal_axes(covariance: Covariance) -> tuple[Array, Array]:
-    """Return W and A with ``Σ = A Aᵀ`` and ``W A = I``: W x are coordinates where noise is N(0, I).
+    """Return W and A, to rounding, ``Σ = A Aᵀ`` and ``W A = I``: W x has noise N(0, I).
 
-    Both are to rounding, for which nothing is claimed of W A: ``design.grid`` certifies by the W
-    that it has.
+    Nothing is claimed of the rounding of W A: ``design.grid`` certifies by the W that it has.
 
     Args:
         covariance: Σ, (d, d), of rank p > 0.
@@ -136,9 +135,10 @@ def _axes(covariance: Covariance) -> tuple[Array, Array]:
 
 
 def _basis(covariance: Covariance) -> tuple[Array, Array, Array]:
-    """Return scales (d,), orthonormal rows (p, d) of scaled coordinates, the deviation along each.
+    """Return scales (d,), orthonormal rows (p, d) and the deviation along each, to rounding.
 
-    Scaled to unit variances, a coordinate with little noise is resolved like any other.
+    The rows are of coordinates scaled to unit variances: one with little noise is resolved like any
+    other.
     """
     if isinstance(covariance, Factored):
         # from its factor: Σ itself has lost half the digits

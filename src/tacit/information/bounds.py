@@ -9,9 +9,12 @@ from typing import Any
 
 from tacit import guarantees
 from tacit._ground.checks import in_interval, integer, non_negative
+from tacit._ground.numbers import EPS
 
 # Where rounding may change noise by half of itself nothing is said of it.
 MOST_ERROR = 0.5
+# Units in the last place that a logarithm, twice a product and their own rounding are off, at most.
+SLACK_UNITS = 4.0
 # The largest number below 1: what is sure has this confidence where one is asked for.
 LARGEST_CONFIDENCE = math.nextafter(1.0, 0.0)
 
@@ -121,8 +124,21 @@ def whitening_slack(dim: int, error: float) -> float:
         dim: d.
         error: ρ, as ``whiten`` tells it.
     """
-    # log1p keeps the digits of a small ρ
-    return math.inf if error >= MOST_ERROR else -0.5 * dim * math.log1p(-error)
+    if error >= MOST_ERROR:
+        return math.inf
+    # log1p keeps the digits of a small ρ; it and the product are off by a unit each, raised by more
+    return -0.5 * dim * math.log1p(-error) * (1.0 + SLACK_UNITS * EPS)
+
+
+def raised_by(nats: float, slack: float) -> float:
+    """Return an information and what may be missing of it, rounded up."""
+    # a sum is off by half a unit of itself at most; of nothing it is exact
+    return math.nextafter(nats + slack, math.inf) if slack > 0.0 else nats
+
+
+def lowered_by(nats: float, slack: float) -> float:
+    """Return an information without what may be too much of it, rounded down."""
+    return math.nextafter(nats - slack, -math.inf) if slack > 0.0 else nats
 
 
 def least(bound: InformationBracket, upper: float, method: str) -> InformationBracket:

@@ -17,6 +17,7 @@ from tacit.information.bounds import (
     LARGEST_CONFIDENCE,
     InformationBracket,
     least,
+    lowered_by,
     whitening_slack,
 )
 from tacit.information.concentration import MOST_VALUES, confidence_share
@@ -216,7 +217,7 @@ def _least(
     # all bounds are true at once with probability ``level``: the least upper and the largest lower
     # bound are, too; whitening moves the joint one by the slack at most
     upper = min(_sum_up(together.upper + slack), added.upper)
-    lower = min(max(together.lower - slack, added.lower, 0.0), upper)
+    lower = min(max(lowered_by(together.lower, slack), added.lower, 0.0), upper)
     joint = upper < added.upper
     return InformationBracket(
         lower=lower,

@@ -29,7 +29,13 @@ from tacit._ground.numbers import EPS
 from tacit.covariance import Covariance, Diagonal
 from tacit.covariance.coercion import gaussian_covariance
 from tacit.covariance.whitening import whiten
-from tacit.information.bounds import InformationBracket, least, whitening_slack
+from tacit.information.bounds import (
+    InformationBracket,
+    least,
+    lowered_by,
+    raised_by,
+    whitening_slack,
+)
 from tacit.information.concentration import (
     MOST_VALUES,
     mean_lower_bound,
@@ -235,9 +241,10 @@ def _bound(
     # the pilot chooses the bet of the upper end; a ratio above its ceiling is rounding
     first = pilot_size(len(ratios))
     clipped = np.minimum(ratios, law.ceiling)
-    upper = mean_upper_bound(clipped[:first], clipped[first:], level, ceiling=law.ceiling) + slack
+    mean = mean_upper_bound(clipped[:first], clipped[first:], level, ceiling=law.ceiling)
+    upper = raised_by(mean, slack)
     # what any law within the radius tells at most
-    by_capacity = _capacity(precisions, radius) * (1.0 + error) + slack
+    by_capacity = raised_by(_capacity(precisions, radius) * (1.0 + error), slack)
     if upper < 0.0:
         # below 0 it is known to be false: what holds without sampling
         upper = by_capacity
@@ -417,7 +424,7 @@ def contrastive(
         means = _group_means(whitened, size, groups, -(-count // groups), source)
     # groups are independent; within one, draws share their outputs and count as one value
     first = pilot_size(groups)
-    lower = max(0.0, mean_lower_bound(means[:first], means[first:], level) - slack)
+    lower = max(0.0, lowered_by(mean_lower_bound(means[:first], means[first:], level), slack))
     return InformationBracket(
         lower=lower,
         estimate=max(lower, float(means.mean())),

@@ -38,7 +38,7 @@ MEAN_POINTS, MEAN_DECADES = 73, 12
 # Curves whose values and ranges are kept: the few of one composition, asked for again and again.
 KEPT = 32
 # Below it a ratio of curves is one of subnormals, which have no digits.
-UNSEEN = 1e-290
+LEAST_WITH_DIGITS = 1e-290
 # Orders λ of moments: from those of losses of 100 nats to those of losses of 1e-12.
 ORDERS = np.geomspace(1e-2, 1e12, 160)
 # Cells of their integral: even in ln ε over so many decades up to a 64th of the range, even in ε
@@ -439,7 +439,7 @@ def _lift(bare: LossMasses, values: Array, kept: npt.NDArray[np.bool_]) -> LossM
     """Scale the masses, rounded up, until their curve is above ``values`` and its total is 1."""
     # rounding may leave the curve of the masses below a dot: all masses grow by the worst ratio
     nodes = bare._nodes[kept]
-    seen = values > UNSEEN
+    seen = values > LEAST_WITH_DIGITS
     ratio = float(np.max(values[seen] / nodes[seen], initial=1.0))
     # and by the rounding of the sums just compared, once for each side of the ratio
     scale = max(ratio, 1 / bare.total) * (1 + 2 * bare.rounding)

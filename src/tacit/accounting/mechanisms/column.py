@@ -16,7 +16,7 @@ from tacit.accounting.mechanisms.column_density import DEPTH, LEAST_WIDTH, RADII
 from tacit.accounting.numerics.quadrature import quadrature_up
 
 # All that follows rounds δ up. The law of y is cut where e^-50 is left: 1e-20 is more than that.
-UNSEEN = 1e-20
+LEFT_OUT = 1e-20
 # Points of a line of G; odd, as every second point measures the cubics.
 TABLE = 161
 # Lighter nodes are counted at an infinite loss: 128 · 1,024 of them add 1.3e-20 at most.
@@ -209,7 +209,7 @@ class ColumnCurve:
         joined, share, right = chords(losses, values, epsilon)
         # a bow makes the chord convex beyond rounding, for a minorant without many bends to drop
         bow = BOW * values[right] * np.square(2 * share - 1)
-        return quadrature_up(joined + bow + UNSEEN)
+        return quadrature_up(joined + bow + LEFT_OUT)
 
     @cached_property
     def _table(self) -> tuple[Array, Array]:

@@ -24,7 +24,7 @@ from tacit.accounting.numerics.special import chi_square_nodes
 from tacit.accounting.numerics.wishart import WishartLoss
 
 # Nodes of χ² whose mass is below e^−55 are left out, and added: 1e-22 is more than all of them.
-DEPTH, UNSEEN = 55.0, 1e-22
+DEPTH, LEFT_OUT = 55.0, 1e-22
 # Nodes to a width of the density, and the widest step: the curve is analytic in ln T in a strip of
 # half width π/4, in which the rule converges as e^{−π²/(2 step)}; twice as fine, for two halves.
 STEPS_PER_WIDTH, WIDEST_STEP = 4.4, 0.1
@@ -153,13 +153,13 @@ def _revealed_projection(dim: int, rank: int, distance: float, one: bool) -> Cur
     """Bound with M public, rounded up; ``distance`` is Δ/σ."""
     law = projected_length(dim, rank, distance**2 * (1 + SQUARE_UNITS * EPS))
     curve = partial(rank_one_curve, law=law) if one else SpectrumCurve(law)
-    # the table of the law leaves out less than UNSEEN
-    return partial(_with_unseen, curve)
+    # the table of the law leaves out less than LEFT_OUT
+    return partial(_with_left_out, curve)
 
 
-def _with_unseen(curve: Curve, epsilon: Array) -> Array:
+def _with_left_out(curve: Curve, epsilon: Array) -> Array:
     """A curve and the mass that its table leaves out, rounded up."""
-    return np.minimum(curve(epsilon) + UNSEEN, 1.0)
+    return np.minimum(curve(epsilon) + LEFT_OUT, 1.0)
 
 
 def _revealed_length(rank: int, angle: float, noise: float) -> Curve:
@@ -204,4 +204,4 @@ def _at_lengths(
     # error left
     halves = 2 * np.repeat(np.arange(epsilon.size), node.size) + at % 2
     even, odd = integrate(integrand, np.tile(edges, (epsilon.size, 1)), halves).reshape(-1, 2).T
-    return quadrature_up(even + odd + np.abs(even - odd) + UNSEEN)
+    return quadrature_up(even + odd + np.abs(even - odd) + LEFT_OUT)

@@ -21,7 +21,7 @@ from tacit.accounting.numerics.special import log_beta
 LOG_NEGLIGIBLE, RANGE_BISECTIONS = -95.0, 20
 # An integrand is looked at on so many points to find where its mass is, and what is 1e-24 of the
 # largest value is left out: 1e-22 of the integral at most.
-SCAN_POINTS, UNSEEN = 49, 1e-24
+SCAN_POINTS, NEGLIGIBLE = 49, 1e-24
 # Panels before the first halving.
 PANELS = 5
 # Newton's steps to where a tangent crosses, from the left: each doubles the digits, or takes a
@@ -318,7 +318,7 @@ def _logit_range(first: float, second: float) -> tuple[float, float]:
 
 def scan_panels(points: Array, values: Array) -> Array:
     """Return equal panels over each row's points but where values are negligible: a choice only."""
-    seen = values > UNSEEN * values.max(axis=1, keepdims=True)
+    seen = values > NEGLIGIBLE * values.max(axis=1, keepdims=True)
     seen[:, 0] |= ~seen.any(axis=1)
     last = points.shape[1] - 1
     # from the point before the first that counts to the one after the last

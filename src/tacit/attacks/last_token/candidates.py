@@ -20,7 +20,7 @@ from tacit.models.next_states import as_tokens, next_states, single_tokens
 from tacit.models.padding import unpadded
 
 # A candidate that no public prompt ends with counts as this share of a prompt.
-UNSEEN = 1e-3
+PSEUDO_COUNT = 1e-3
 PROMPTS_TOGETHER = 64
 ROWS_TOGETHER = 2048
 LOGITS_TOGETHER = 2**25
@@ -76,7 +76,7 @@ class PublicTokens:
             tokens: (m,) candidates.
         """
         held = dict(zip(self.tokens.tolist(), self.counts.tolist(), strict=True))
-        counted = np.array([held.get(token, 0) + UNSEEN for token in tokens.tolist()])
+        counted = np.array([held.get(token, 0) + PSEUDO_COUNT for token in tokens.tolist()])
         public = np.log(counted / counted.sum())
         product = model + public
         product -= np.logaddexp.reduce(product)

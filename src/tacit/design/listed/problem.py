@@ -143,10 +143,8 @@ class Cost:
             inverse[self.diagonal > 0] = 1 / np.sqrt(self.diagonal[self.diagonal > 0])
             scaled: Array = rows * inverse
             return scaled
-        # by back substitution with Cholesky's triangle
-        # none: Cholesky found a pivot for each
         if self._definite:
-            # K⁻¹ = T⁻¹ from the right: Tᵀ X = rowsᵀ
+            # K⁻¹ = T⁻¹ from the right, by back substitution with Cholesky's triangle: Tᵀ X = rowsᵀ
             solved: Array = scipy_linalg.solve_triangular(
                 self._triangle, rows.T, lower=True, trans="T", check_finite=False
             ).T
@@ -276,7 +274,6 @@ def read_problem(differences: Any, budgets: Any, cost: Any, gram: Any) -> Listed
     if rows is None and cost is not None:
         raise ValueError("cost: expected None when only gram is given, since gram contains it")
     # squared error where no cost is given
-    # squared error where no cost is given
     metric = None if rows is None else Cost(cost, rows.shape[1])
     count = rows.shape[0] if rows is not None else given.shape[0] if given is not None else 0
     limits = checked_budgets(budgets, count)
@@ -388,7 +385,6 @@ class RowBlocks:
                 yield self.source[start : start + step]
             return
         # a list of blocks, or another thing that starts anew each time it is iterated
-        # a list of blocks, or another thing that starts anew each time it is iterated
         if not callable(self.source):
             yield from self.source
             return
@@ -441,7 +437,6 @@ class RowBlocks:
     def rows(self, indices: Any) -> Array:
         """Return the rows z_i/√g_i at increasing indices, to rounding."""
         # an array is asked for its rows; √g divides them as everywhere
-        # an array is asked for its rows; √g divides them as everywhere
         if isinstance(self.source, np.ndarray):
             chosen = np.asarray(self.source[indices], dtype=np.float64)
             return self._scale(chosen, self.limits(indices))
@@ -468,7 +463,6 @@ def blocks_of(differences: Any, budgets: Any) -> RowBlocks | None:
                 f"{differences.shape} of {differences.dtype}"
             )
         return RowBlocks(differences, _budgets(budgets))
-    # it would be exhausted after one look
     # it would be exhausted after one look
     if isinstance(differences, Iterator):
         raise ValueError(

@@ -20,7 +20,14 @@ from tacit._ground.numbers import EPS
 from tacit.covariance import Covariance, ScaleMixture
 from tacit.covariance.coercion import as_covariance
 from tacit.covariance.whitening import whiten
-from tacit.information.bounds import InformationBracket, bracket_of, least, whitening_slack
+from tacit.information.bounds import (
+    InformationBracket,
+    bracket_of,
+    least,
+    lowered_by,
+    raised_by,
+    whitening_slack,
+)
 from tacit.information.concentration import (
     MOST_VALUES,
     mean_lower_bound,
@@ -155,9 +162,9 @@ def _mixture(
     pilot = Draws.of(secret, ceiling, pilot_count, source)
     main = Draws.of(secret, ceiling, count - pilot_count, source)
     statistic = best_statistic(secret, ceiling, pilot, len(main), level)
-    upper = statistic.upper_bound(pilot, main, level) + slack
+    upper = raised_by(statistic.upper_bound(pilot, main, level), slack)
     # I <= H(X) whatever was drawn
-    lower = min(max(0.0, main.lower_bound(pilot, level) - slack), ceiling)
+    lower = min(max(0.0, lowered_by(main.lower_bound(pilot, level), slack)), ceiling)
     # an upper end below the lower, or below 0, is known to be false: no sampled end is kept
     bound = nothing
     if lower <= upper:
@@ -170,10 +177,10 @@ def _mixture(
             method=LIKELIHOOD,
         )
     # a Gaussian of the same covariance tells most; its bound needs no draws
-    bound = least(bound, gaussian_information(secret) + slack, LOG_DET)
+    bound = least(bound, raised_by(gaussian_information(secret), slack), LOG_DET)
     # N² exponentials: no more than the draws cost
     if len(priors) <= count:
-        bound = least(bound, pairwise_information(secret) + slack, PAIRWISE)
+        bound = least(bound, raised_by(pairwise_information(secret), slack), PAIRWISE)
     return least(bound, ceiling, ENTROPY)
 
 

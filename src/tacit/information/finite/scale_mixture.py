@@ -12,7 +12,14 @@ from tacit._ground.numbers import EPS
 from tacit._ground.threads import one_thread
 from tacit.covariance.scale_mixture import ScaleMixture
 from tacit.covariance.whitening import whiten
-from tacit.information.bounds import InformationBracket, bracket_of, least, whitening_slack
+from tacit.information.bounds import (
+    InformationBracket,
+    bracket_of,
+    least,
+    lowered_by,
+    raised_by,
+    whitening_slack,
+)
 from tacit.information.concentration import mean_lower_bound, pilot_size
 from tacit.information.distinct import entropy
 from tacit.information.finite.likelihood import (
@@ -72,11 +79,13 @@ def scale_mixture_bound(
     # H(X | y) between its rounding, and within [0, ln N], where it lies
     low, high = np.clip(values - unsure, 0.0, most), np.clip(values + unsure, 0.0, most)
     # I = H(X) − E H(X | y): a lower confidence bound on the mean gives the upper end
-    upper = ceiling - mean_lower_bound(low[:pilot_count], low[pilot_count:], level) + slack
+    upper = raised_by(
+        ceiling - mean_lower_bound(low[:pilot_count], low[pilot_count:], level), slack
+    )
     # and LCB(E (ln N − H(X | y))) − (ln N − H(X)) the lower one
     gains = most - high
     lower = mean_lower_bound(gains[:pilot_count], gains[pilot_count:], level)
-    lower = max(0.0, lower - (most - ceiling) - slack)
+    lower = max(0.0, lowered_by(lower - (most - ceiling), slack))
     lower = min(lower, ceiling)
     # an upper end below the lower, or below 0, is known to be false: no sampled end is kept
     bound = bracket_of(ceiling, level, ENTROPY)
@@ -94,11 +103,11 @@ def scale_mixture_bound(
     kept = noise.probabilities > 0.0
     law = list(zip(noise.probabilities[kept], noise.scales[kept], strict=True))
     by_log_det = _mean([(p, gaussian_information(secret, s)) for p, s in law])
-    bound = least(bound, by_log_det + slack, LOG_DET_GIVEN_SCALE)
+    bound = least(bound, raised_by(by_log_det, slack), LOG_DET_GIVEN_SCALE)
     # N² exponentials for each scale: no more than the draws cost
     if len(priors) * len(law) <= count:
         by_pairs = _mean([(p, pairwise_information(_scale(secret, s))) for p, s in law])
-        bound = least(bound, by_pairs + slack, PAIRWISE_GIVEN_SCALE)
+        bound = least(bound, raised_by(by_pairs, slack), PAIRWISE_GIVEN_SCALE)
     return least(bound, ceiling, ENTROPY)
 
 

@@ -21,7 +21,7 @@ from tacit.models.language import LanguageModel
 from tacit.models.next_states import as_tokens
 from tacit.models.texts.prefixes import Tokens
 
-UNSEEN_SHARE = 0.02
+HELD_OUT_SHARE = 0.02
 RELEASES_TOGETHER = 1024
 
 
@@ -136,10 +136,10 @@ class LearnedInverter(Inverter):
                 "shortest: expected none for the forward decoder, which starts at a token T from "
                 f"the end, got {least}"
             )
-        aside = int(len(tokens) * UNSEEN_SHARE)
+        aside = int(len(tokens) * HELD_OUT_SHARE)
         if aside < 2 * size:
             raise ValueError(
-                f"stream: expected at least {int(2 * size / UNSEEN_SHARE):,} tokens, got "
+                f"stream: expected at least {int(2 * size / HELD_OUT_SHARE):,} tokens, got "
                 f"{len(tokens):,}"
             )
         model.check_tokens(tokens[: model.context][None], name="stream")
