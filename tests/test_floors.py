@@ -401,7 +401,8 @@ ON_MODELS = {
         "load_backbone", "load_subspace", "prepare_specification", "public_subspace", "specify",
     },
     "stores": {
-        "Backend", "DatabaseBackend", "FaissBackend", "FolderBackend", "LanceBackend", "SealedStore",
+        "Backend", "DatabaseBackend", "FaissBackend", "FolderBackend", "LanceBackend",
+        "SealedStore",
     },
 }  # fmt: skip
 
