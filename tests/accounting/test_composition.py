@@ -76,7 +76,7 @@ def test_hundreds_of_nats_do_not_overflow():
 @pytest.mark.thorough
 def test_a_small_step_has_a_finer_lattice_and_a_large_range_a_coarser():
     tiny, huge = gaussian(1.0, 1e4) * 10, gaussian(1.0, 0.01) * 10
-    assert tiny.masses[0].step < 1e-4 < huge.masses[0].step
+    assert tiny.composition.bounds[0][0].step < 1e-4 < huge.composition.bounds[0][0].step
     tiny_truth = gaussian_delta(1e-3, mp.sqrt(10) / 10**4)
     assert tiny_truth <= tiny.delta(1e-3) <= tiny_truth * (1 + mpf("1e-3"))
     assert huge.delta(4.0e4) >= gaussian_delta(4.0e4, mp.sqrt(10) * 100)
@@ -395,7 +395,7 @@ def test_a_few_heavy_losses_do_not_make_the_lattice_of_all_coarse():
     single = vector_projection(dim=dim, rank=rank, alignment=alignment)
     composed = single * count
     # the range of the sum is tens of thousands of nats, and its lattice has a step of .4
-    assert composed.masses[0].step > 0.1
+    assert composed.composition.bounds[0][0].step > 0.1
     assert composed.epsilon(0.2) < 6.62
     losses = projection_losses(dim, rank, alignment, 400_000).reshape(count, -1).sum(axis=0)
     for epsilon in (0.5, 6.6, 22.5):
@@ -403,7 +403,7 @@ def test_a_few_heavy_losses_do_not_make_the_lattice_of_all_coarse():
         error = lost.std() / math.sqrt(lost.size)
         assert lost.mean() - 5 * error <= composed.delta(epsilon) <= lost.mean() + 5 * error
     # on one lattice of that range the same point lies .08 further
-    coarse = cap_by_moments(composed.masses[0].curve, [single.parts(count)[0]])
+    coarse = cap_by_moments(composed.composition.bounds[0][0].curve, [*single.parts(count)])
     assert coarse(np.array([6.65]))[0] > 0.2 > composed.delta(6.65)
     again = (single * 2) * 2
     assert again.epsilon(0.2) == pytest.approx(composed.epsilon(0.2), rel=1e-5)

@@ -79,6 +79,9 @@ SLACK = 1e-9
 # Parts of the upper tail that Chernoff's bound puts at infinite loss, of all releases together:
 # each is tried.
 CUTS = (UPPER_TAIL, 1e-13, 1e-10, 1e-7, 1e-5)
+# A curve on a lattice is taken as it is where it would be no smaller than by this without rounding,
+# and where what was cut off above, of all releases, is not seen.
+HARDLY, CUT_TAIL = 0.02, 1e-26
 # Of its logarithms and exponentials, as of a moment's; and of λ ε and of λ ln λ, relative: five and
 # fifty units in the last place.
 CHERNOFF_ROUNDING, EXPONENT_ROUNDING, LOG_ROUNDING = 1e-9, 1e-15, 1e-14
@@ -206,48 +209,85 @@ def _least(bounds: Sequence[LossMasses], epsilon: Array) -> Array:
     return np.asarray(np.min([bound.curve(epsilon) for bound in bounds], axis=0))
 
 
-def cap_by_moments(curve: Curve, parts: Sequence[ComposedPart]) -> Curve:
+def cap_by_moments(
+    curve: Curve, parts: Sequence[ComposedPart], lattice: LossMasses | None = None
+) -> Curve:
     """Return the smaller of a curve and Chernoff's bound of a composition, for ε >= 0, rounded up.
 
     δ(ε) <= p_∞ + min_λ exp(Σ n K(λ) − λε) λ^λ/(1 + λ)^{1 + λ}, the least over what part of the
     upper tail of one loss is counted in p_∞: a sum of rare large losses is the largest of them.
+
+    Args:
+        curve: an upper bound.
+        parts: of which losses.
+        lattice: what the curve is of: where it can hardly be off, no moment is computed.
     """
-    # each release may lose its share of a cut
-    releases = sum(part.count for part in parts)
-    tails = (*(cut / releases for cut in CUTS), UPPER_TAIL)
-    moments = [log_moments(part.forward, part.backward, tails) for part in parts]
-    # 1 − e^{−t} <= λ^λ (1 + λ)^{−1−λ} e^{λt} for every t > 0 and λ > 0: its logarithm
-    start = np.log(ORDERS) * ORDERS - (1 + ORDERS) * np.log1p(ORDERS)
-    start += CHERNOFF_ROUNDING + LOG_ROUNDING * ORDERS * np.log1p(ORDERS)
-    # of every cut: the useful orders λ, their exponents at ε = 0, and p_∞
-    bounds = []
-    for of_cut in zip(*moments, strict=True):
-        logs, infinite = start, 0.0
-        # the moments of finite losses multiply; what was put at infinity adds up
-        for part, (cumulants, lost) in zip(parts, of_cut, strict=True):
-            logs = logs + part.count * cumulants
-            infinite += part.count * lost
-        useful = np.isfinite(logs)
-        bounds.append((ORDERS[useful], logs[useful], infinite))
-
-    return partial(_capped, curve, tuple(bounds))
+    return _Capped(curve, tuple(parts), lattice)
 
 
-def _capped(curve: Curve, bounds: Sequence[tuple[Array, Array, float]], epsilon: Array) -> Array:
-    """The curve of `cap_by_moments`, rounded up."""
-    values = np.array(curve(epsilon))
-    some = (epsilon >= 0) & (epsilon < math.inf)
-    points = epsilon[some]
-    bound = np.ones(points.shape)
-    for orders, logs, infinite in bounds:
-        # the least exponent ln c_λ + Σ n K(λ) − λε; λε is rounded down by what it rounds
-        best = np.zeros(points.shape)
-        for order, log in zip(orders, logs, strict=True):
-            best = np.minimum(best, log - order * points * (1 - EXPONENT_ROUNDING))
-        with np.errstate(under="ignore"):
-            bound = np.minimum(bound, (np.exp(best) + infinite) * (1 + CHERNOFF_ROUNDING))
-    values[some] = np.minimum(values[some], bound)
-    return values
+@dataclass(frozen=True, eq=False)
+class _Capped:
+    """The curve of ``cap_by_moments``, its moments computed when a point first needs them."""
+
+    above: Curve
+    parts: tuple[ComposedPart, ...]
+    lattice: LossMasses | None
+
+    def __call__(self, epsilon: Array) -> Array:
+        """Return upper bounds at each ε, rounded up."""
+        values = np.array(self.above(epsilon))
+        some = (epsilon >= 0) & (epsilon < math.inf)
+        some[some] = self._doubtful(epsilon[some], values[some])
+        if some.any():
+            values[some] = np.minimum(values[some], self._chernoff(epsilon[some]))
+        return values
+
+    def _doubtful(self, points: Array, values: Array) -> npt.NDArray[np.bool_]:
+        """Whether the lattice may have added much to the curve, good for a choice only.
+
+        n losses on a step h add up to n h²/8 to the mean and n h²/4 to the variance V of the sum,
+        which moves a tail at ε by about ε n h²/(8 V).
+        """
+        lattice = self.lattice
+        if lattice is None or lattice.variance <= 0.0:
+            return np.ones(points.shape, dtype=np.bool_)
+        moved = sum(part.count for part in self.parts) * lattice.step**2 / 8
+        further = np.array(self.above(points + moved * (1.0 + points / lattice.variance)))
+        seen = values > CUT_TAIL
+        return np.asarray(seen & (further - CUT_TAIL < values * (1.0 - HARDLY)))
+
+    def _chernoff(self, points: Array) -> Array:
+        """Chernoff's bound at ε >= 0, rounded up."""
+        bound = np.ones(points.shape)
+        for orders, logs, infinite in self._bounds:
+            # the least exponent ln c_λ + Σ n K(λ) − λε; λε is rounded down by what it rounds
+            best = np.zeros(points.shape)
+            for order, log in zip(orders, logs, strict=True):
+                best = np.minimum(best, log - order * points * (1 - EXPONENT_ROUNDING))
+            with np.errstate(under="ignore"):
+                bound = np.minimum(bound, (np.exp(best) + infinite) * (1 + CHERNOFF_ROUNDING))
+        return bound
+
+    @cached_property
+    def _bounds(self) -> tuple[tuple[Array, Array, float], ...]:
+        """Of every cut: the useful orders λ, their exponents at ε = 0, and p_∞."""
+        # each release may lose its share of a cut
+        releases = sum(part.count for part in self.parts)
+        tails = (*(cut / releases for cut in CUTS), UPPER_TAIL)
+        moments = [log_moments(part.forward, part.backward, tails) for part in self.parts]
+        # 1 − e^{−t} <= λ^λ (1 + λ)^{−1−λ} e^{λt} for every t > 0 and λ > 0: its logarithm
+        start = np.log(ORDERS) * ORDERS - (1 + ORDERS) * np.log1p(ORDERS)
+        start += CHERNOFF_ROUNDING + LOG_ROUNDING * ORDERS * np.log1p(ORDERS)
+        bounds = []
+        for of_cut in zip(*moments, strict=True):
+            logs, infinite = start, 0.0
+            # the moments of finite losses multiply; what was put at infinity adds up
+            for part, (cumulants, lost) in zip(self.parts, of_cut, strict=True):
+                logs = logs + part.count * cumulants
+                infinite += part.count * lost
+            useful = np.isfinite(logs)
+            bounds.append((ORDERS[useful], logs[useful], infinite))
+        return tuple(bounds)
 
 
 def _by_groups(terms: Sequence[tuple[LossMasses, int]]) -> LossMasses:

@@ -86,6 +86,13 @@ def guard(name: str, curve: Curve) -> Curve:
     return partial(_guarded, name, curve)
 
 
+def guarded(curve: Curve) -> Curve:
+    """Return the curve inside of one that ``guard`` returned; any other as it is."""
+    if isinstance(curve, partial) and curve.func is _guarded:
+        return curve.args[1]  # type: ignore[no-any-return]
+    return curve
+
+
 def _guarded(name: str, curve: Curve, epsilon: Array) -> Array:
     """The curve of `guard`, exactly where it is inside."""
     points = np.asarray(epsilon, dtype=np.float64)

@@ -202,18 +202,24 @@ class ComposedPart:
         forward: Its curve.
         backward: The curve of the other direction.
         count: How many releases it stands for.
-        masses: Its losses where they are already discrete.
     """
 
     forward: Curve
     backward: Curve
     count: int
-    masses: LossMasses | None = None
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether the two directions have the same curve."""
+        return self.forward is self.backward
+
+    @property
+    def reversed(self) -> ComposedPart:
+        """The other direction."""
+        return ComposedPart(self.backward, self.forward, self.count)
 
     def on(self, step: float, tail: float, most: float = math.inf) -> LossMasses:
         """Return its losses on the lattice of ``step``, rounded up; above ``most`` infinite."""
-        if self.masses is not None and self.masses.step == step:
-            return self.masses
         return discretise(self.forward, self.backward, step, tail, most)
 
 

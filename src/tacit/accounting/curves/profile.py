@@ -12,7 +12,7 @@ import numpy as np
 
 from tacit._ground.checks import Array, as_float, in_interval, integer, text, texts, vector
 from tacit._ground.numbers import EPS
-from tacit.accounting.curves.composition import cap_by_moments, compose, least_curve
+from tacit.accounting.curves.composed import Composition, gathered, repeated
 from tacit.accounting.curves.curve import (
     LARGEST_LOSS,
     Curve,
@@ -23,7 +23,7 @@ from tacit.accounting.curves.curve import (
     subsampled_curves,
     subsampled_renyi,
 )
-from tacit.accounting.curves.discretisation import ComposedPart, LossMasses
+from tacit.accounting.curves.discretisation import ComposedPart
 from tacit.conversions import success_from_profile
 from tacit.guarantees.adjacency import Adjacency, Neighbours
 
@@ -42,6 +42,9 @@ TWO_CURVES = (
     "the curve bounds the record against its replacement, and the second curve either of them "
     "against neither"
 )
+# How losses that are added were added.
+SQUARES = "Dong, Roth and Su (2022), Corollary 3.3"
+DISCRETE = "pessimistic discretisation, Doroshenko et al. (2022)"
 # Units in the last place: of one product; of a sum over parts; of a logarithm and its exponential.
 PRODUCT_UNITS, SUM_UNITS, MASS_UNITS = 4, 8, 16
 
@@ -63,7 +66,7 @@ class PrivacyProfile:
         evidence: ``"theorem"`` or ``"numerical"``.
         adjacency: Which inputs P and Q come from.
         renyi_curve: Upper bound of the Rényi divergence of both directions at each order, or None.
-        masses: Discretised losses of a composed profile, for each direction; None for others.
+        composition: What a composed profile is made of; None for others.
     """
 
     name: str
@@ -75,7 +78,7 @@ class PrivacyProfile:
     evidence: Evidence
     adjacency: str
     renyi_curve: Curve | None = field(default=None, repr=False)
-    masses: tuple[LossMasses, LossMasses] | None = field(default=None, repr=False)
+    composition: Composition | None = field(default=None, repr=False)
 
     @property
     def symmetric(self) -> bool:
@@ -358,7 +361,7 @@ class PrivacyProfile:
             ),
             adjacency=(relation.sentence() if self.adjacency == ANY_NEIGHBOURS else self.adjacency),
             renyi_curve=subsampled_renyi(self.renyi_curve, rate),
-            masses=None,
+            composition=None,
         )
 
     def _relation(self, neighbours: Neighbours | None) -> Adjacency:
@@ -392,7 +395,7 @@ class PrivacyProfile:
         """
         from tacit.accounting.exchange.interchange import to_dp_accounting
 
-        return to_dp_accounting(self.parts(1))
+        return to_dp_accounting(ComposedPart(self.forward, self.backward, 1))
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw δ against ε on a logarithmic axis, a solid line since it is a bound.
@@ -409,14 +412,11 @@ class PrivacyProfile:
 
         return draw(self.name, self.delta, self.epsilon, ax)
 
-    def parts(self, count: int) -> tuple[ComposedPart, ComposedPart]:
-        """Return both directions of ``count`` such releases, for a composition."""
-        ahead, back = self.masses if self.masses is not None else (None, None)
-        # a profile that was composed before brings the lattice of its losses along
-        return (
-            ComposedPart(self.forward, self.backward, count, ahead),
-            ComposedPart(self.backward, self.forward, count, back),
-        )
+    def parts(self, count: int) -> tuple[ComposedPart, ...]:
+        """Return ``count`` such releases for a composition: those it is composed of, if it is."""
+        if self.composition is not None:
+            return repeated(self.composition.parts, count)
+        return (ComposedPart(self.forward, self.backward, count),)
 
     def _worse(self, points: Array) -> Array:
         """The larger of both directions at each ε, rounded up as the curves are."""
@@ -496,33 +496,45 @@ def _compose(
     A mechanism may use the releases before it; which profile it has may not depend on them. For
     that there are filters, on Rényi curves and on μ, in `tacit.ledger`.
     """
-    # each loss as often as it occurs, in either direction
-    both = [profile.parts(count) for profile, count in parts]
-    symmetric = all(profile.symmetric for profile, _ in parts)
-    firsts, seconds = [pair[0] for pair in both], [pair[1] for pair in both]
-    # the masses of all losses convolved on a lattice, and where it is lower Chernoff's bound
-    ahead = compose(firsts)
-    back = ahead if symmetric else compose(seconds)
-    forward: Curve = cap_by_moments(least_curve(ahead), firsts)
-    curves = [(p.renyi_curve, count) for p, count in parts if p.renyi_curve is not None]
+    # each loss as often as it occurs, those that have a closed form together
+    gathering = gathered([part for profile, count in parts for part in profile.parts(count)])
+    together = Composition(gathering)
+    forward, backward = together.curves
+    # what the parts' divergences are sums of, and so is theirs
+    divergences = [pair for profile, count in parts for pair in _addends(profile, count)]
 
     # no release gives itself away with probability Π (1 − p_∞)
     finite = math.fsum(n * math.log1p(-p.infinite_mass) for p, n in parts if p.infinite_mass < 1)
     lost = any(profile.infinite_mass == 1 for profile, _ in parts)
-    sources = dict.fromkeys(p.source for p, _ in parts)
+    known = together.closed and all(profile.evidence == "theorem" for profile, _ in parts)
+    sources = [*(p.source for p, _ in parts), SQUARES if together.closed else DISCRETE]
     return replace(
         parts[0][0],
         name=name,
         forward=forward,
-        backward=forward if symmetric else cap_by_moments(least_curve(back), seconds),
+        backward=backward,
         infinite_mass=1.0 if lost else min(-math.expm1(finite) * (1 + MASS_UNITS * EPS), 1.0),
-        source="; ".join([*sources, "pessimistic discretisation, Doroshenko et al. (2022)"]),
+        source="; ".join(dict.fromkeys("; ".join(sources).split("; "))),
         assumptions=tuple(dict.fromkeys([*(a for p, _ in parts for a in p.assumptions), FIXED])),
-        evidence="numerical",
+        evidence="theorem" if known else "numerical",
         adjacency=adjacency,
-        renyi_curve=partial(_added, tuple(curves)) if len(curves) == len(parts) else None,
-        masses=(ahead[0], back[0]),
+        renyi_curve=(
+            None
+            if any(profile.renyi_curve is None for profile, _ in parts)
+            else partial(_added, tuple(divergences))
+        ),
+        composition=together,
     )
+
+
+def _addends(profile: PrivacyProfile, count: int) -> list[tuple[Curve, int]]:
+    """Return the Rényi curves that add up to that of so many releases, each with how often."""
+    curve = profile.renyi_curve
+    if curve is None:
+        return []
+    if isinstance(curve, partial) and curve.func is _added:
+        return [(inner, times * count) for inner, times in curve.args[0]]
+    return [(curve, count)]
 
 
 def _added(curves: Sequence[tuple[Curve, int]], orders: Array) -> Array:

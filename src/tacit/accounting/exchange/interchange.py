@@ -23,7 +23,7 @@ SMALLEST_DELTA, FIGURE_POINTS = 1e-12, 400
 ABOVE_LIMIT, LIMIT_UNITS = 1e-6, 4
 
 
-def to_dp_accounting(parts: tuple[ComposedPart, ComposedPart]) -> PrivacyLossDistribution:
+def to_dp_accounting(part: ComposedPart) -> PrivacyLossDistribution:
     """Return the pessimistic distribution of both directions on one lattice, rounded up.
 
     Raises:
@@ -38,10 +38,10 @@ def to_dp_accounting(parts: tuple[ComposedPart, ComposedPart]) -> PrivacyLossDis
         ) from error
 
     # a step that both libraries compose quickly; losses between its points go up to the next
-    step = max(lattice_step(parts, UPPER_TAIL), STEP)
+    both = part, part.reversed
+    step = max(lattice_step(both, UPPER_TAIL), STEP)
     # equal directions are one distribution there
-    symmetric = parts[0].forward is parts[0].backward
-    found = [part.on(step, UPPER_TAIL) for part in parts[: 1 if symmetric else 2]]
+    found = [one.on(step, UPPER_TAIL) for one in both[: 1 if part.symmetric else 2]]
     laws = [
         DensePLDPmf(step, m.first, _within(m.masses, m), _within(m.infinite, m), True)
         for m in found
