@@ -279,7 +279,8 @@ def _guess(claim: Claim, mechanism: Known) -> tuple[Any, ...]:
         # holds where kl(s ‖ q) >= nats; said as s itself where it does
         s, q = arb(success), arb(prior)
         told = s * (s / q).log() + (ONE - s) * ((ONE - s) / (ONE - q)).log()
-        return (s if told >= mechanism.nats else arb(1), None, KL_SOURCE)
+        # below s by less than a ball is wide: s itself is bounded
+        return (s.lower() if told >= mechanism.nats else arb(1), None, KL_SOURCE)
     return ()
 
 

@@ -11,6 +11,7 @@ from flint import arb, fmpq
 from tacit_check import allocation, elementary, projections
 from tacit_check.balls import ONE, RefusedFileError, half_square_tail
 from tacit_check.boxes import distance as box_distance
+from tacit_check.boxes import rational_up
 from tacit_check.curves import Both
 from tacit_check.reading import Proof, count, items, number, only
 
@@ -130,10 +131,18 @@ def _response(node: Node, _: Reader) -> Known:
         raise RefusedFileError("response: expected truth or epsilon")
     if "truth" in node:
         truth = number(node, "truth", low=0, high=1)
-        return pair(elementary.response(arb(truth), answers))
+        found = pair(elementary.response(arb(truth), answers))
+        return _guessed(found, answers * max(truth, (1 - truth) / (answers - 1)))
     epsilon = number(node, "epsilon", low=0, high=10_000)
     truth_ball = ONE / (ONE + (answers - 1) * arb(-epsilon).exp())
-    return pair(elementary.response(truth_ball, answers, epsilon))
+    found = pair(elementary.response(truth_ball, answers, epsilon))
+    return _guessed(found, rational_up(answers * truth_ball))
+
+
+def _guessed(found: Known, factor: fmpq) -> Known:
+    """Return a mechanism with Σ over its outcomes of the largest probability, rounded up."""
+    theorems = (*found.theorems, "Issa, Wagner and Kamath (2020), Theorem 1")
+    return replace(found, factor=factor, nats=arb(factor).log(), theorems=theorems)
 
 
 def _table(node: Node, _: Reader) -> Known:
@@ -145,11 +154,7 @@ def _table(node: Node, _: Reader) -> Known:
     # Σ over outcomes of the largest probability: what any guess can gain
     laws = [[weight / sum(row, fmpq(0)) for weight in row] for row in rows]
     factor = sum((max(column) for column in zip(*laws, strict=True)), fmpq(0))
-    theorems = ("Issa, Wagner and Kamath (2020), Theorem 1",)
-    found = pair(elementary.table(rows))
-    return replace(
-        found, factor=factor, nats=arb(factor).log(), theorems=(*found.theorems, *theorems)
-    )
+    return _guessed(pair(elementary.table(rows)), factor)
 
 
 def weights(row: Any) -> list[fmpq]:
@@ -266,6 +271,9 @@ def _distance(node: Node, reader: Reader) -> Known:
 
 
 def _digest(node: Node) -> str:
+    # a file that is published names no data of its holder
+    if "digest" not in node:
+        return ""
     digest = node["digest"]
     if type(digest) is not str or len(digest) != 64 or set(digest) - set("0123456789abcdef"):
         raise RefusedFileError("digest: expected 64 hexadecimal digits")
@@ -323,9 +331,8 @@ def _composition(node: Node, reader: Reader) -> Known:
             raise RefusedFileError(f"composition: expected at most {MOST_COUNT} releases")
     if unknown:
         return Known(unknown=unknown)
-    only_factors = all(not one.parts for one in found)
     factor = None
-    if only_factors:
+    if all(one.factor is not None for one in found):
         factor = fmpq(1)
         for part, one in zip(node["parts"], found, strict=True):
             times = count(part, "count", high=MOST_NODES)
@@ -364,10 +371,10 @@ MAKERS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], Maker
     "sketch": (("columns", "dim", "lowest", "highest"), (), (), _sketch),
     "code": (("sizes",), (), (), _code),
     "thresholds": (("counts", "threshold", "of"), (), ADD, _thresholds),
-    "differences": (("distance", "digest"), (), ("inputs",), _distance),
-    "swaps": (("distance", "digest"), (), ("inputs",), _distance),
+    "differences": (("distance",), ("digest",), ("inputs",), _distance),
+    "swaps": (("distance",), ("digest",), ("inputs",), _distance),
     "boxes": (("covariance", "parts"), (), ADD + REPLACE, _boxes),
-    "log-det": (("nats", "digest"), (), (), _log_det),
-    "cells": (("occupied", "candidates", "digest"), (), (), _cells),
+    "log-det": (("nats",), ("digest",), (), _log_det),
+    "cells": (("occupied", "candidates"), ("digest",), (), _cells),
     "composition": (("parts",), (), (), _composition),
 }

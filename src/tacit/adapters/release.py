@@ -106,7 +106,9 @@ def recompute(release: Release[TrainedAdapter]) -> str:
     return ""
 
 
-ADAPTERS = Kind(name=KIND, details=TrainedAdapter, recompute=recompute)
+ADAPTERS = Kind(
+    name=KIND, details=TrainedAdapter, recompute=recompute, proof="tacit.adapters.mechanism:proof"
+)
 
 
 def check_method(method: Any) -> None:

@@ -203,7 +203,12 @@ def errors_of(design: Design) -> Array:
     return np.sqrt(design.covariance.diagonal())
 
 
-CLASSIFIER = Kind(name=KIND, details=Logits, recompute=recompute)
+CLASSIFIER = Kind(
+    name=KIND,
+    details=Logits,
+    recompute=recompute,
+    proof="tacit.releases.proofs:told_information",
+)
 
 
 def attack_of(measured: BayesAttack, task: str) -> Attack:

@@ -27,6 +27,8 @@ class Kind:
             that end a sentence, empty where everything was.
         sections: ``module:function`` that returns the parts of the page that are the kind's own,
             imported when a page is made; None for none.
+        proof: ``module:function`` that returns the proof of a release: what a checker that shares
+            no code works its guarantees out from; None for none.
         rows: holds a file of rows against the release that it carries; None where no file of
             rows carries such a release.
     """
@@ -35,6 +37,7 @@ class Kind:
     details: Any
     recompute: Callable[[Any], str]
     sections: str | None = None
+    proof: str | None = None
     rows: Callable[[Any, Path], None] | None = None
 
 

@@ -14,6 +14,7 @@ from tacit._ground.files import spelled
 from tacit.documents import read
 from tacit.releases.contradiction import refuted
 from tacit.releases.kinds import kind_named
+from tacit.releases.proof import PROOF, check_proof
 from tacit.releases.release import Release
 from tacit.releases.stores import RowDetails, certified, is_store, open_store, read_store
 
@@ -78,6 +79,8 @@ def read_checked(source: Any) -> Read:
     kind = kind_named(release.kind)
     try:
         unchecked = kind.recompute(release)
+        if PROOF in content and not release.reproducible:
+            check_proof(content[PROOF], release)
         if place is not None and is_store(place):
             if kind.rows is None:
                 raise ValueError(f"no file of rows has a release of kind {kind.name!r}")

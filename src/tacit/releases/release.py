@@ -17,6 +17,7 @@ from tacit.guarantees.base import Guarantee, text
 from tacit.measured import Interval
 from tacit.releases.kinds import kind_named
 from tacit.releases.numbers import INTERVAL_CONFIDENCE, Numbers
+from tacit.releases.proof import PROOF, proof_of
 from tacit.releases.provenance import Provenance
 from tacit.releases.showing import html, plot, printed, to_frame
 
@@ -306,6 +307,10 @@ class Release(Generic[Details]):
         """Return what strict JSON holds of it; every number once."""
         content = codec.write(Release, replace(self, details=None))  # type: ignore[arg-type]
         content["details"] = codec.write(kind_named(self.kind).details, self.details)
+        # what an independent checker works the guarantees out from, for its kinds of mechanism
+        found = proof_of(self)
+        if found is not None:
+            content[PROOF] = found.to_dict()
         return ENVELOPE.closed(content)
 
     @staticmethod
@@ -316,7 +321,9 @@ class Release(Generic[Details]):
             ValueError: a field is missing, unknown or out of range; the message starts with its
                 path, as in ``release.attacks[0].success.low``.
         """
-        given = ENVELOPE.fields("release", content)
+        given = {**ENVELOPE.fields("release", content)}
+        # what follows from the rest: held against it by who reads a file
+        given.pop(PROOF, None)
         if not isinstance(given.get("kind"), str):
             raise ValueError(f"release.kind: expected text, got {shown(given.get('kind'))}")
         kind = kind_named(given["kind"])

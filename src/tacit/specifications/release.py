@@ -207,6 +207,7 @@ SPECIFICATION = Kind(
     details=CertifiedSpecification,
     recompute=recompute,
     sections="tacit.specifications.page:sections",
+    proof="tacit.specifications.proof:proof",
 )
 
 

@@ -13,8 +13,10 @@ from tacit._ground.checks import integer, non_negative
 from tacit._ground.reprs import shown
 from tacit.codec import HOLDER
 from tacit.guarantees.base import Guarantee
+from tacit.releases.promises import Table
 from tacit.releases.recompute import ROUNDING, check_measured
 from tacit.releases.release import Release
+from tacit.statistics.queries.statistic import Columns
 
 # Between a success, or a sum of squares, that was computed on two machines.
 AGREEMENT = 1e-6
@@ -158,3 +160,15 @@ def check_spent(
         raise ValueError(
             f"the noise was designed for {unit} = {designed!r}, the guarantee says {found!r}"
         )
+
+
+def declared_columns(promise: Table, names: tuple[str, ...]) -> Columns:
+    """Return the columns with what was declared of them, by which a query is bound."""
+    places = {name: place for place, name in enumerate(names)}
+    levels: dict[int, tuple[float, ...]] = {}
+    for name, held in (promise.levels or {}).items():
+        coded = any(isinstance(one, str) for one in held)
+        levels[places[name]] = tuple(map(float, range(len(held)) if coded else held))
+    given: Any = promise.bounds or {}
+    bounds = {places[name]: pair for name, pair in given.items()}
+    return Columns(names, bounds=bounds, levels=levels)

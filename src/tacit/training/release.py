@@ -133,7 +133,9 @@ def recompute(release: Release[TrainedModel]) -> str:
     return ""
 
 
-TRAINING = Kind(name=KIND, details=TrainedModel, recompute=recompute)
+TRAINING = Kind(
+    name=KIND, details=TrainedModel, recompute=recompute, proof="tacit.training.proof:proof"
+)
 
 
 def details_of(

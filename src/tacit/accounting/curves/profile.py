@@ -12,6 +12,7 @@ import numpy as np
 
 from tacit._ground.checks import Array, as_float, in_interval, integer, text, texts, vector
 from tacit._ground.numbers import EPS
+from tacit._ground.proof import Node, composed, node
 from tacit.accounting.curves.composed import Composition, gathered, repeated
 from tacit.accounting.curves.curve import (
     LARGEST_LOSS,
@@ -67,6 +68,7 @@ class PrivacyProfile:
         adjacency: Which inputs P and Q come from.
         renyi_curve: Upper bound of the Rényi divergence of both directions at each order, or None.
         composition: What a composed profile is made of; None for others.
+        mechanism: The proof node of what it is the profile of; None where there is no such node.
     """
 
     name: str
@@ -79,6 +81,7 @@ class PrivacyProfile:
     adjacency: str
     renyi_curve: Curve | None = field(default=None, repr=False)
     composition: Composition | None = field(default=None, repr=False)
+    mechanism: Node | None = field(default=None, repr=False)
 
     @property
     def symmetric(self) -> bool:
@@ -362,6 +365,7 @@ class PrivacyProfile:
             adjacency=(relation.sentence() if self.adjacency == ANY_NEIGHBOURS else self.adjacency),
             renyi_curve=subsampled_renyi(self.renyi_curve, rate),
             composition=None,
+            mechanism=None if relation is Adjacency.REPLACE else _sampled_node(self, rate),
         )
 
     def _relation(self, neighbours: Neighbours | None) -> Adjacency:
@@ -437,6 +441,7 @@ def profile_from_curves(
     source: str,
     assumptions: Sequence[str],
     adjacency: str = ANY_NEIGHBOURS,
+    mechanism: Node | None = None,
 ) -> PrivacyProfile:
     """Build a profile from upper bounds of its hockey-stick curves; its evidence is numerical.
 
@@ -453,6 +458,7 @@ def profile_from_curves(
         source: Where the curves come from.
         assumptions: What must hold for them to be true.
         adjacency: Which inputs P and Q come from.
+        mechanism: The proof node that a checker would work the curves out from, if there is one.
 
     Returns:
         The profile.
@@ -485,6 +491,7 @@ def profile_from_curves(
         evidence="numerical",
         adjacency=text("adjacency", adjacency),
         renyi_curve=renyi,
+        mechanism=mechanism,
     )
 
 
@@ -524,6 +531,7 @@ def _compose(
             else partial(_added, tuple(divergences))
         ),
         composition=together,
+        mechanism=composed([(profile.mechanism, count) for profile, count in parts]),
     )
 
 
@@ -542,6 +550,14 @@ def _added(curves: Sequence[tuple[Curve, int]], orders: Array) -> Array:
     # of products of independent pairs the divergences add up
     total: Any = sum(count * curve(orders) for curve, count in curves)
     return np.asarray(total * (1 + SUM_UNITS * EPS))
+
+
+def _sampled_node(profile: PrivacyProfile, rate: float) -> Node | None:
+    """Return the proof node of a release whose records are sampled, where it is one release."""
+    inner = profile.mechanism
+    if inner is None or inner["kind"] in ("composition", "poisson-sampled"):
+        return None
+    return {**node("poisson-sampled", rate=rate), "of": inner}
 
 
 def _check_without(without: Any, relation: Adjacency) -> None:

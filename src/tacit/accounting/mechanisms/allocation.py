@@ -10,6 +10,7 @@ import numpy as np
 
 from tacit._ground.checks import Array, integer, positive
 from tacit._ground.numbers import EPS
+from tacit._ground.proof import node
 from tacit.accounting.curves.curve import LARGEST_LOG, Curve, two_sided
 from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
 from tacit.accounting.mechanisms.averages import Average, gaussian_average
@@ -72,19 +73,17 @@ def random_allocation(
     relation = Adjacency.read("neighbours", neighbours)
     if times > count:
         raise ValueError(f"participations: expected at most {count} (steps), got {times}")
-    # of one record's contribution, in standard deviations of the noise
-    distance = min(1 / noise * (1 + UNITS * EPS), LARGEST_DISTANCE)
     if times == count:
         # in every step, nothing is drawn: squared distances add up
-        far = distance * (2 if relation is Adjacency.REPLACE else 1)
+        far = _distance(noise) * (2 if relation is Adjacency.REPLACE else 1)
         far *= math.sqrt(count * repeats)
         whole = gaussian_shift(min(far * (1 + SQUARE_UNITS * EPS), LARGEST_DISTANCE))
         return _describe(whole, noise, (count, times, repeats), relation)
     # a random set of k is one of each of k random blocks, given the blocks: convexity does the rest
     least, longer = divmod(count, times)
-    total = _once(distance, least, relation) * ((times - longer) * repeats)
+    total = _once(noise, least, relation) * ((times - longer) * repeats)
     if longer:
-        rest = _once(distance, least + 1, relation) * (longer * repeats)
+        rest = _once(noise, least + 1, relation) * (longer * repeats)
         total = total.compose(rest)
     return _describe(total, noise, (count, times, repeats), relation)
 
@@ -108,8 +107,9 @@ def _describe(
 
 
 @lru_cache(maxsize=32)
-def _once(distance: float, count: int, relation: Adjacency) -> PrivacyProfile:
+def _once(noise: float, count: int, relation: Adjacency) -> PrivacyProfile:
     """One participation in ``count`` steps, rounded up."""
+    distance = _distance(noise)
     reach = distance * (2 if relation is Adjacency.REPLACE else 1)
     forward, backward = _curves(distance, count, relation)
     return profile_from_curves(
@@ -121,7 +121,17 @@ def _once(distance: float, count: int, relation: Adjacency) -> PrivacyProfile:
         source=SOURCE,
         assumptions=(),
         adjacency=relation.sentence(),
+        mechanism=(
+            node("random-allocation", sensitivity=1, noise=noise, steps=count)
+            if relation is Adjacency.ADD_REMOVE
+            else None
+        ),
     )
+
+
+def _distance(noise: float) -> float:
+    """Return how far one record's contribution reaches, in deviations of the noise, rounded up."""
+    return min(1 / noise * (1 + UNITS * EPS), LARGEST_DISTANCE)
 
 
 def _curves(distance: float, count: int, relation: Adjacency) -> tuple[Curve, Curve | None]:

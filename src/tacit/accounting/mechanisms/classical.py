@@ -12,6 +12,7 @@ from scipy.special import expit
 
 from tacit._ground.checks import Array, in_interval, integer, non_negative, positive
 from tacit._ground.numbers import EPS
+from tacit._ground.proof import node
 from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
 
 # Units in the last place: of a quotient or a difference of two logarithms; of their product with
@@ -57,6 +58,7 @@ def laplace(sensitivity: float, scale: float) -> PrivacyProfile:
         renyi=partial(_laplace_renyi, largest) if math.isfinite(largest) else None,
         source="Balle, Barthe and Gaboardi (2018), Theorem 3; Mironov (2017), Proposition 6",
         assumptions=(f"neighbours' values are at l1 distance at most {difference:g}",),
+        mechanism=node("laplace", sensitivity=difference, scale=width),
     )
     return replace(exact, evidence="theorem")
 
@@ -135,6 +137,11 @@ def randomized_response(
         renyi=partial(_response_renyi, loss, high, low, other * (count - 2)),
         source="Kairouz, Oh and Viswanath (2016), Section 3",
         assumptions=("neighbours differ in the true answer, and one answer is given",),
+        mechanism=(
+            node("response", categories=count, truth=truth)
+            if epsilon is None
+            else node("response", categories=count, epsilon=loss)
+        ),
     )
     return replace(exact, evidence="theorem")
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from tacit._ground.checks import Array, non_negative, positive
 from tacit._ground.numbers import EPS
+from tacit._ground.proof import Node, node
 from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
 from tacit.divergences.shift import gaussian_curve
 
@@ -49,6 +50,7 @@ def gaussian(sensitivity: float, noise_std: float) -> PrivacyProfile:
         distance,
         f"Gaussian noise {std:g} on sensitivity {difference:g}",
         f"neighbours' vectors are at Euclidean distance at most {difference:g}",
+        node("gaussian", sensitivity=difference, noise=std),
     )
 
 
@@ -78,10 +80,11 @@ def gaussian_shift(mahalanobis: float) -> PrivacyProfile:
         distance,
         f"Gaussian shift by {distance:g}",
         f"neighbours' means are at distance at most {distance:g} in the Σ⁻¹ norm",
+        None if math.isinf(distance) else node("gaussian", sensitivity=distance, noise=1),
     )
 
 
-def _profile(distance: float, name: str, assumption: str) -> PrivacyProfile:
+def _profile(distance: float, name: str, assumption: str, mechanism: Node | None) -> PrivacyProfile:
     """Return the profile of two Gaussians at a distance, exact and rounded up."""
     exact = profile_from_curves(
         partial(gaussian_curve, distance=distance),
@@ -90,6 +93,7 @@ def _profile(distance: float, name: str, assumption: str) -> PrivacyProfile:
         renyi=partial(gaussian_renyi, distance),
         source="Balle and Wang (2018), Theorem 8",
         assumptions=(assumption,),
+        mechanism=mechanism,
     )
     return replace(exact, evidence="theorem")
 

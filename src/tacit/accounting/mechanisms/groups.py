@@ -10,6 +10,7 @@ from scipy.special import log_ndtr, logsumexp
 
 from tacit._ground.checks import Array, in_interval, integer, positive
 from tacit._ground.numbers import EPS
+from tacit._ground.proof import node
 from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
 from tacit.accounting.mechanisms.subsampled import subsampled_gaussian
 
@@ -78,6 +79,7 @@ def subsampled_group(
             "each record is in each step's sample by a coin of its own",
         ),
         adjacency="the records of one person added or removed",
+        mechanism=node("groups", rate=rate, sensitivity=1, noise=noise, records=many),
     )
     return once * count
 

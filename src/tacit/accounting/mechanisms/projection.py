@@ -13,6 +13,7 @@ from scipy.special import logsumexp
 
 from tacit._ground.checks import Array, in_interval, integer, non_negative, positive
 from tacit._ground.numbers import EPS
+from tacit._ground.proof import node
 from tacit._ground.values import Count, Within, value
 from tacit.accounting.curves.curve import curve_pair
 from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
@@ -78,6 +79,7 @@ def vector_projection(*, dim: int, rank: int, alignment: float) -> PrivacyProfil
             f"neighbours' vectors have equal norms and a cosine of at least {cosine:g}",
             "the projection is Wishart, drawn afresh, and stays secret",
         ),
+        mechanism=node("column", dim=size, rank=width, alignment=cosine),
     )
 
 
@@ -159,6 +161,7 @@ def noisy_projection(
             renyi=plain.renyi_curve,
             source=plain.source,
             assumptions=assumptions,
+            mechanism=plain.mechanism,
         )
         return replace(whole, evidence="theorem")
     # the share of a direction that a random r-dimensional range captures is Beta(r/2, (d − r)/2)
@@ -172,6 +175,14 @@ def noisy_projection(
         renyi=partial(captured_renyi, rank=width, dim=size, square=square),
         source=f"lora-privacy, Lemma 16: a Beta mixture of Gaussian profiles{bound}",
         assumptions=assumptions,
+        mechanism=node(
+            "projection",
+            dim=size,
+            rank=width,
+            sensitivity=difference,
+            noise=std,
+            spectrum="one" if exact else "any",
+        ),
     )
 
 

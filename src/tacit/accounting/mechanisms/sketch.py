@@ -10,6 +10,7 @@ import numpy as np
 
 from tacit._ground.checks import Array, boolean, in_interval, integer, positive, vector
 from tacit._ground.numbers import EPS
+from tacit._ground.proof import Node, node
 from tacit.accounting.curves.curve import TINY, Curve, curve_pair
 from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
 from tacit.accounting.numerics.contour import CentredLoss, log_worst_split
@@ -78,6 +79,11 @@ def sketch(*, rank: int, dim: int, gamma: float, both_orders: bool = True) -> Pr
             "the columns lie in one public subspace",
             NOT_PUBLISHED,
         ),
+        mechanism=node(
+            "sketch", columns=columns, dim=size, lowest=1.0 - stability, highest=1.0 + stability
+        )
+        if both_orders
+        else None,
     )
 
 
@@ -124,6 +130,7 @@ def sketch_within(*, rank: int, dim: int, lowest: float, highest: float) -> Priv
             f"{high:g}]",
             NOT_PUBLISHED,
         ),
+        mechanism=node("sketch", columns=columns, dim=size, lowest=low, highest=high),
     )
 
 
@@ -133,6 +140,7 @@ def _between(
     *,
     name: str,
     assumptions: tuple[str, ...],
+    mechanism: Node | None,
 ) -> PrivacyProfile:
     """Return the profile for ratios between 1 + two ends of each direction, one where both agree.
 
@@ -141,6 +149,7 @@ def _between(
         directions: (high, low) of the ratios less 1, forward and, where it differs, backward.
         name: As in `profile_from_curves`.
         assumptions: As in `profile_from_curves`.
+        mechanism: As in `profile_from_curves`.
     """
     columns, size = sizes
     curves = [_worst_vertex(columns, size, ends) for ends in directions]
@@ -153,6 +162,7 @@ def _between(
         renyi=partial(_between_renyi, columns, size, tuple(directions)),
         source="pave, Theorem 3.5 and Lemma 7.6, by contour integration",
         assumptions=assumptions,
+        mechanism=mechanism,
     )
 
 

@@ -11,6 +11,7 @@ from scipy.special import gammaln, logsumexp
 
 from tacit._ground.checks import Array, in_interval, integer, positive
 from tacit._ground.numbers import EPS
+from tacit._ground.proof import Node, composed, node
 from tacit.accounting.curves.curve import (
     Curve,
     at_shares,
@@ -83,6 +84,7 @@ def subsampled_gaussian(
             _step(rate, noise, relation, exact.forward, exact.backward, exact.renyi_curve),
             name=_title(rate, noise, count),
             infinite_mass=exact.infinite_mass,
+            mechanism=composed([(_node(rate, noise, relation), count)]),
         )
     if relation is Adjacency.REPLACE:
         return _replacement(rate, distance, noise) * count
@@ -113,7 +115,16 @@ def _step(
         evidence="theorem",
         adjacency=relation.sentence(),
         renyi_curve=renyi,
+        mechanism=_node(rate, noise, relation),
     )
+
+
+def _node(rate: float, noise: float, relation: Adjacency) -> Node:
+    """Return the proof node of one step."""
+    if relation is Adjacency.REPLACE:
+        return node("replaced", rate=rate, sensitivity=1, noise=noise)
+    plain = node("gaussian", sensitivity=1, noise=noise)
+    return plain if rate == 1.0 else {**node("poisson-sampled", rate=rate), "of": plain}
 
 
 def _replacement(rate: float, distance: float, noise: float) -> PrivacyProfile:

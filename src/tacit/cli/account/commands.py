@@ -22,6 +22,7 @@ from tacit.text import number_up, share_up
 if TYPE_CHECKING:
     from tacit.accounting import PrivacyProfile
     from tacit.accounting.published import Claim
+    from tacit.guarantees import ApproximateDP
 
 # Where ε is read when neither of the two is said, and where δ is said to have got to.
 DEFAULT_DELTA, FAR = 1e-5, 1e6
@@ -260,7 +261,23 @@ def _content(
         "published": published,
         "others": {rival.key: rival.value for rival in rivals},
         "statement": mechanism.statement(found),
+        **_proof(profile, profile.guarantee(**asked)),
     }
+
+
+def _proof(profile: PrivacyProfile, stated: ApproximateDP) -> dict[str, Any]:
+    """Return what a checker works the guarantee out from; nothing where it has no such node."""
+    from tacit.releases.proof import PROOF, ReleaseProof, claims_of, relation
+
+    if profile.mechanism is None:
+        return {}
+    proof = ReleaseProof(
+        mechanism=profile.mechanism,
+        claims=claims_of([stated, profile.success()]),
+        adjacency=relation(profile.adjacency),
+        given=profile.assumptions,
+    )
+    return {PROOF: proof.to_dict()}
 
 
 def _plot_path(path: str, force: bool) -> Path:

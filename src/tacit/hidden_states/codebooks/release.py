@@ -142,4 +142,10 @@ def recompute(release: Release[CodeRows]) -> str:
     return ""
 
 
-CODES = Kind(name=KIND, details=CodeRows, recompute=recompute, rows=check_rows)
+CODES = Kind(
+    name=KIND,
+    details=CodeRows,
+    recompute=recompute,
+    rows=check_rows,
+    proof="tacit.hidden_states.codebooks.proof:proof",
+)

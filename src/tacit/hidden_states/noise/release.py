@@ -161,4 +161,10 @@ def recompute(release: Release[StateRows]) -> str:
     return UNCHECKED
 
 
-STATES = Kind(name=KIND, details=StateRows, recompute=recompute, rows=check_rows)
+STATES = Kind(
+    name=KIND,
+    details=StateRows,
+    recompute=recompute,
+    rows=check_rows,
+    proof="tacit.hidden_states.noise.proof:proof",
+)

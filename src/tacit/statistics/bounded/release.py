@@ -27,10 +27,11 @@ from tacit.statistics.details import (
     check_guarantees,
     check_numbers,
     check_spent,
+    declared_columns,
 )
 from tacit.statistics.queries.counts import GroupBy
 from tacit.statistics.queries.moments import MomentStatistic
-from tacit.statistics.queries.statistic import Columns, Statistic
+from tacit.statistics.queries.statistic import Statistic
 
 KIND = "statistic-table"
 TRUTH = "statistic of the rows of the table, within the declared bounds"
@@ -124,22 +125,6 @@ class TableDetails(NumbersDetails):
             FROM_SYSTEM,
         )
 
-    def declared_columns(self) -> Columns:
-        """Return the columns with what was declared of them, by which the query is bound."""
-        places = {name: place for place, name in enumerate(self.columns)}
-        bounds: Any = self.promise.bounds or {}
-        levels: dict[int, tuple[float, ...]] = {}
-        for name, held in (self.promise.levels or {}).items():
-            coded = any(isinstance(one, str) for one in held)
-            levels[places[name]] = (
-                tuple(map(float, range(len(held)))) if coded else tuple(map(float, held))
-            )
-        return Columns(
-            self.columns,
-            bounds={places[name]: pair for name, pair in bounds.items()},
-            levels=levels,
-        )
-
 
 def certify(mu: float, details: TableDetails) -> tuple[SuccessBound, GaussianDP]:
     """Return what noise that keeps every row within μ certifies, the success rounded up."""
@@ -187,8 +172,8 @@ def _check_noise(details: TableDetails, mu: float) -> None:
     from tacit.statistics.bounded.contributions import contributions, farthest_distance
     from tacit.statistics.queries.language import bind_query
 
-    query: Any = bind_query(details.query, details.declared_columns())
-    bounds = details.declared_columns().bounds or {}
+    query: Any = bind_query(details.query, declared_columns(details.promise, details.columns))
+    bounds = declared_columns(details.promise, details.columns).bounds or {}
     added = contributions(query, details.columns, bounds)
     stored = details.noise or ()
     if any(part.places[-1] >= len(query.terms) for part in stored):
@@ -204,5 +189,9 @@ def _check_noise(details: TableDetails, mu: float) -> None:
 # read here, so that a stored query is one of them
 STORED = (GroupBy, MomentStatistic)
 TABLE = Kind(
-    name=KIND, details=TableDetails, recompute=recompute, sections="tacit.statistics.page:sections"
+    name=KIND,
+    details=TableDetails,
+    recompute=recompute,
+    sections="tacit.statistics.page:sections",
+    proof="tacit.statistics.bounded.proof:proof",
 )

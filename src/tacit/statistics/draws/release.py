@@ -250,4 +250,5 @@ DRAW = Kind(
     details=DrawDetails,
     recompute=recompute,
     sections="tacit.statistics.draws.page:sections",
+    proof="tacit.releases.proofs:told_information",
 )

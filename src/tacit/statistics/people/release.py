@@ -296,5 +296,9 @@ def covers(details: PeopleDetails, level: float) -> bool:
 # Queries that a file may hold: their modules are read before one is.
 STORED = (GroupBy, MomentStatistic, Present)
 PEOPLE = Kind(
-    name=KIND, details=PeopleDetails, recompute=recompute, sections="tacit.statistics.page:sections"
+    name=KIND,
+    details=PeopleDetails,
+    recompute=recompute,
+    sections="tacit.statistics.page:sections",
+    proof="tacit.statistics.people.proof:proof",
 )

@@ -219,5 +219,9 @@ def recompute(release: Release[RowsDetails]) -> str:
 
 
 ROWS = Kind(
-    name=KIND, details=RowsDetails, recompute=recompute, sections="tacit.statistics.page:sections"
+    name=KIND,
+    details=RowsDetails,
+    recompute=recompute,
+    sections="tacit.statistics.page:sections",
+    proof="tacit.statistics.rows.proof:proof",
 )

@@ -1,0 +1,33 @@
+"""The proof of codes: how many there are, or the reports of a randomised response."""
+
+from __future__ import annotations
+
+import math
+
+from tacit._ground.proof import Node, composed, node
+from tacit.hidden_states.codebooks.release import CodeRows
+from tacit.releases.proof import ReleaseProof, claims_of
+from tacit.releases.release import Release
+
+
+def proof(release: Release[CodeRows]) -> ReleaseProof | None:
+    """Return the number of codes, or the responses of the parts; None of several near codes."""
+    details = release.details
+    epsilon, times = details.promise.epsilon, details.promise.releases
+    if epsilon is None:
+        whole: list[Node | None] = [_code(math.prod(details.sizes))]
+    elif details.promise.near > 1:
+        return None
+    else:
+        share = epsilon / len(details.sizes)
+        whole = [node("response", categories=one, epsilon=share) for one in details.sizes]
+    mechanism = composed([(one, times) for one in whole])
+    if mechanism is None:
+        return None
+    return ReleaseProof(
+        mechanism=mechanism, claims=claims_of(release.guarantees), given=release.all_assumptions
+    )
+
+
+def _code(count: int) -> Node:
+    return {"kind": "code", "sizes": [str(count)]}

@@ -1,0 +1,125 @@
+"""Every kind's stored file is proved by a checker that shares no code with what wrote it."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tacit import Effort, Rows, Table, accounting, privatize
+from tacit.releases import load
+from tacit.releases.release import Release
+from tacit_check.command import found
+
+from .files import MAKERS, real
+
+# What has no mechanism that a checker knows: noise in a ball, and what was measured.
+WITHOUT = ("quotients", "audit")
+NUMBERS = np.random.default_rng(11).normal(size=(60, 2))
+BOUNDS = {"x0": (-4.0, 4.0), "x1": (-3.0, 5.0)}
+
+
+def checked(content: object, folder: Path) -> dict[str, object]:
+    path = folder / "release.json"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return found(str(path))
+
+
+@pytest.mark.parametrize("name", [one for one in MAKERS if one not in WITHOUT])
+def test_what_a_release_claims_is_proved_from_its_public_file(name: str, tmp_path: Path) -> None:
+    content = real(name)
+    answer = checked(content, tmp_path)
+    assert answer["word"] == "holds", answer
+    public = Release.from_dict(content)
+    if not public.withheld:
+        assert public.public().to_dict()["proof"] == content["proof"]
+
+
+@pytest.mark.parametrize("name", WITHOUT)
+def test_a_kind_without_a_mechanism_has_no_proof(name: str) -> None:
+    assert "proof" not in real(name)
+
+
+QUERIES = ("mean", "sum", "count+mean", "histogram:x0:-1,0,1", "mean+std", "covariance")
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_table_of_any_query_is_proved_by_its_boxes(
+    query: str, adjacency: str, tmp_path: Path
+) -> None:
+    promise = Table(success=0.7, bounds=BOUNDS, adjacency=adjacency)
+    release = privatize(query, NUMBERS, promise, Effort(trials=0), columns=["x0", "x1"])
+    answer = checked(release.to_dict(), tmp_path)
+    assert answer["word"] == "holds", answer
+    # the boxes reach what is claimed: less would be proved false, or not be shown
+    lowered = copy.deepcopy(release.to_dict())
+    for claim in lowered["proof"]["claims"]:
+        if claim["kind"] == "gaussian-dp":
+            claim["mu"] = str(0.9 * float(claim["mu"]))
+    assert checked(lowered, tmp_path)["word"] != "holds"
+
+
+@pytest.mark.parametrize("pure", [False, True])
+def test_people_are_proved_with_the_choice_of_a_radius_and_of_quantiles(
+    pure: bool, tmp_path: Path
+) -> None:
+    rows = np.column_stack([NUMBERS, np.arange(60) % 23])
+    asked = {"epsilon": 1.0} if pure else {"success": 0.7}
+    promise = Table(person="who", clip=3, bounds=BOUNDS, **asked)
+    for query in ("count", "mean", "median"):
+        release = privatize(query, rows, promise, Effort(trials=0), columns=["x0", "x1", "who"])
+        answer = checked(release.to_dict(), tmp_path)
+        assert answer["word"] == "holds", (query, answer)
+
+
+@pytest.mark.parametrize("name", ["table", "rows", "codes", "adapter"])
+def test_a_proof_other_than_that_of_its_release_is_refused(name: str) -> None:
+    whole = real(name)
+    for change in ("claims", "given", "mechanism"):
+        content = copy.deepcopy(whole)
+        held = content["proof"][change]
+        if change == "mechanism":
+            content["proof"][change] = {"kind": "gaussian", "sensitivity": "0.1", "noise": "1"}
+        else:
+            del held[-1]
+        with pytest.raises(ValueError, match=f"another '{change}' of the proof"):
+            load(content)
+    del whole["proof"]
+    assert load(whole).kind, "an older file has none"
+
+
+MECHANISMS = {
+    "gaussian": lambda: accounting.gaussian(1.0, 2.0) * 3,
+    "laplace": lambda: accounting.laplace(1.0, 2.0).compose(accounting.gaussian(1.0, 3.0)),
+    "response": lambda: accounting.randomized_response(0.8, 5) * 2,
+    "truth": lambda: accounting.randomized_response(categories=3, truth_probability=0.6),
+    "sampled": lambda: accounting.subsampled_gaussian(0.02, 1.1, 50),
+    "replaced": lambda: accounting.subsampled_gaussian(0.1, 1.1, 20, "replace"),
+    "whole": lambda: accounting.subsampled_gaussian(1.0, 4.0, 20),
+    "group": lambda: accounting.subsampled_group(0.02, 1.5, 10, 3),
+}
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_an_account_is_proved_by_the_mechanism_that_its_profile_names(
+    name: str, tmp_path: Path
+) -> None:
+    from tacit.releases.proof import ReleaseProof, claims_of, relation
+
+    profile = MECHANISMS[name]()
+    proof = ReleaseProof(
+        mechanism=profile.mechanism,
+        claims=claims_of([profile.guarantee(delta=1e-4), profile.success()]),
+        adjacency=relation(profile.adjacency),
+    )
+    answer = checked({"proof": proof.to_dict()}, tmp_path)
+    assert answer["word"] == "holds", answer
+
+
+def test_a_release_that_a_seed_repeats_claims_nothing() -> None:
+    release = privatize("mean", NUMBERS, Rows(success=0.6), Effort(trials=0), rng=0)
+    assert "proof" not in release.to_dict()
