@@ -1,4 +1,4 @@
-"""Draw docs/images/report.svg: the sentence and the figure that lead the report of a release."""
+"""Draw docs/images/report.svg: title, conditions and figure that lead the report of a release."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tacit.report import write_report
 
 PICTURE = Path(__file__).resolve().parents[2] / "docs" / "images" / "report.svg"
 WIDTH, MARGIN, LINE, LETTERS = 720, 36, 34, 50
+SMALL, SMALL_LETTERS = 21, 92
 
 
 def main() -> int:
@@ -41,11 +42,13 @@ def page() -> str:
 
 def picture(html: str) -> str:
     """Return the page's headline above its first figure, in the page's own colours."""
-    lines = textwrap.wrap(headline(html), LETTERS)
+    lines = textwrap.wrap(found_in(html, "h1"), LETTERS)
+    below = textwrap.wrap(found_in(html, 'p class="conditions"'), SMALL_LETTERS)
     found = re.search(r"<svg[^>]*viewBox=\"0 0 (\d+) ([\d.]+)\".*?</svg>", html, re.DOTALL)
     if found is None:
         raise ValueError("the report has no figure")
-    top = MARGIN + LINE * len(lines) + MARGIN
+    under = MARGIN + LINE * len(lines)
+    top = under + SMALL * len(below) + MARGIN
     width = WIDTH - 2 * MARGIN
     tall = width * float(found[2]) / float(found[1])
     placed = f'<svg x="{MARGIN}" y="{top}" width="{width}" height="{tall:.2f}"'
@@ -54,6 +57,10 @@ def picture(html: str) -> str:
     words = "\n".join(
         f'<text class="headline" x="{MARGIN}" y="{MARGIN - 8 + LINE * k}">{escape(line)}</text>'
         for k, line in enumerate(lines, 1)
+    )
+    words += "".join(
+        f'\n<text class="conditions" x="{MARGIN}" y="{under + SMALL * k}">{escape(line)}</text>'
+        for k, line in enumerate(below, 1)
     )
     return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" \
 font-size="13.5">
@@ -65,11 +72,11 @@ font-size="13.5">
 """
 
 
-def headline(html: str) -> str:
-    """Return the sentence that leads a page."""
-    found = re.search(r"<h1[^>]*>(.*?)</h1>", html, re.DOTALL)
+def found_in(html: str, tag: str) -> str:
+    """Return the words of the first element that a page has of a tag."""
+    found = re.search(rf"<{tag}>(.*?)</{tag.split()[0]}>", html, re.DOTALL)
     if found is None:
-        raise ValueError("the report has no headline")
+        raise ValueError(f"the report has no {tag}")
     return " ".join(unescape(re.sub(r"<[^>]+>", "", found[1])).split())
 
 
@@ -78,7 +85,8 @@ def _style() -> str:
     css = (resources.files("tacit.pages") / "page.css").read_text(encoding="utf-8")
     root = css[: css.index("}") + 1]
     rules = [line for line in css.splitlines() if line.startswith("svg .") or "svg text" in line]
-    own = "svg { font-family: var(--sans); } .headline { font: 600 26px var(--serif); }"
+    own = "svg { font-family: var(--sans); } .headline { font: 600 26px var(--serif); } "
+    own += ".conditions { font: 14px var(--sans); fill: var(--quiet); }"
     return "\n".join([root.replace("color-scheme: light dark;", ""), *rules, own])
 
 

@@ -10,7 +10,7 @@ import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
 # Significant digits of a number in a sentence.
-DIGITS = 3
+DIGITS = 4
 # From one to the other numbers are written out; beyond, with a power of ten.
 PLAIN_FROM, PLAIN_TO = 1e-4, 1e6
 # A value so large, or digits so many, beside its noise are cut to six digits.
@@ -90,7 +90,7 @@ def number_down(value: float, digits: int = DIGITS) -> str:
 
 
 def share_up(share: float) -> str:
-    """Write ``share`` as a percentage with one decimal, rounded up; two digits below 1%."""
+    """Write ``share`` as a percentage of four significant digits, rounded up."""
     return _share(share, ROUND_CEILING)
 
 
@@ -100,7 +100,7 @@ def share_down(share: float) -> str:
 
 
 def share_nearest(share: float) -> str:
-    """Write ``share`` as a percentage with one decimal, rounded to the nearest."""
+    """Write ``share`` as a percentage of four significant digits, rounded to the nearest."""
     return _share(share, ROUND_HALF_EVEN)
 
 
@@ -117,18 +117,18 @@ def _number(value: float, digits: int, rounding: str) -> str:
     short = exact.quantize(_quantum(exact, digits), rounding=rounding)
     if PLAIN_FROM <= abs(value) < PLAIN_TO:
         return f"{short.normalize():f}"
-    return f"{float(short):.{digits}g}"
+    # 1e-5, not 1e-05
+    mantissa, _, exponent = f"{float(short):.{digits}g}".partition("e")
+    return f"{mantissa}e{int(exponent)}"
 
 
 def _share(share: float, rounding: str) -> str:
+    # repr is the shortest decimal that reads back as the same float
     exact = Decimal(repr(share)) * 100
     if exact == 0:
-        return "0.0%"
-    # near 0 and, rounded down, near 100% a decimal would say nothing: as many as the rest needs
-    low, high = exact < 1, exact > 99 and rounding == ROUND_FLOOR
-    gap = 100 - exact
-    if low or (high and gap > 0):
-        quantum = min(_quantum(exact, 2) if low else _quantum(gap, 1), Decimal("0.1"))
-    else:
-        quantum = Decimal("0.1")
-    return f"{exact.quantize(quantum, rounding=rounding):f}%"
+        return "0%"
+    quantum, gap = _quantum(exact, DIGITS), 100 - exact
+    if rounding == ROUND_FLOOR and 0 < gap < 1:
+        # near 100% as many digits as the rest needs
+        quantum = min(quantum, _quantum(gap, 1))
+    return f"{exact.quantize(quantum, rounding=rounding).normalize():f}%"

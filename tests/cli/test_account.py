@@ -110,7 +110,7 @@ def test_nothing_given_away_is_guessing_blind(tacit):
     content = account(tacit, "gaussian", "--noise-std", 1, "--sensitivity", 0)
     assert (content["advantage"], content["success"]) == (0.0, 0.5)
     told = tacit("account", "gaussian", "--noise-std", 1, "--sensitivity", 0).out
-    assert "at most 50.0% of the time" in told
+    assert "at most 50% of the time" in told
 
 
 def test_noise_after_a_projection(tacit):

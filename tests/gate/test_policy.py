@@ -104,7 +104,7 @@ def test_what_is_unsure_does_not_pass(unsure: dict[str, Any]) -> None:
     result = check_release(unsure, Policy(max_success=0.99))
     assert not result.passed
     assert [check.name for check in result.checks] == ["max_success", "min_confidence"]
-    assert "confidence 50.0%" in result.checks[0].sentence
+    assert "confidence 50%" in result.checks[0].sentence
     assert check_release(unsure, Policy(max_success=0.99, min_confidence=0.5)).passed
     assert not check_release(unsure, Policy(max_success=0.99, min_confidence=0.51)).passed
 

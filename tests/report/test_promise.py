@@ -15,6 +15,7 @@ from tacit.pages import NARROW, WIDE
 from tacit.pages.numbers import epsilon_at, number_lines
 from tacit.pages.strength import assumed
 from tacit.releases import Number, Provenance, Release
+from tacit.releases.showing import HALF
 from tacit.report import render_certificate, render_report, write_certificate
 from tacit.statistics import Query
 from tacit.statistics.page import noise_figure
@@ -76,13 +77,13 @@ def test_the_page_says_what_is_promised_and_what_is_not(release: Release[Any]) -
     page = render_report(release)
     assert Balanced(page).loads == []
     text = plain(page).replace("&#39;", "'").replace("<wbr>", "")
-    assert "at most 60.0% of the time" in text
+    assert "60%: the most often anyone can be right about" in text
     for number in release.numbers or ():
         assert number.name in text
     for line in assumed(release):
         assert line in text
     by_rows = release.kind == "statistic-rows"
-    assert ("noise and sampling" in text) == by_rows
+    assert ("with sampling" in text) == by_rows
     assert ("What the noise costs" in text) == by_rows
     assert "evidence, not a guarantee." in text
 
@@ -104,10 +105,10 @@ def test_a_certificate_has_nothing_that_was_measured(release: Release[Any]) -> N
 def test_no_certificate_for_what_guarantees_nothing(tmp_path: Any) -> None:
     seeded = privatize("mean", rows(), Rows(success=0.6), Effort(trials=0), rng=1)
     path = tmp_path / "c.html"
-    with pytest.raises(ValueError, match="no guarantee"):
+    with pytest.raises(ValueError, match="No guarantee"):
         write_certificate(seeded, path)
     assert not path.exists()
-    assert "no guarantee" in render_report(seeded)
+    assert "No guarantee" in render_report(seeded)
 
 
 def test_a_hostile_name_stays_text() -> None:
@@ -135,8 +136,10 @@ def test_noise_is_drawn_where_its_axis_says(width: int) -> None:
 
 def test_numbers_are_said_with_both_intervals() -> None:
     known = Number(name="a", value=10.0, error=1.0, sampling=2.0)
-    assert number_lines([known]) == ["a = 10.0 ± 2.0 (with sampling ± 4.4), ± 95%"]
-    assert number_lines([Number(name="b", value=3.0, error=0.0)]) == ["b = 3.00000 exactly, ± 95%"]
+    assert number_lines([known]) == ["a = 10.0 ± 2.0 (with sampling ± 4.4) (" + HALF + ")"]
+    assert number_lines([Number(name="b", value=3.0, error=0.0)]) == [
+        "b = 3.00000 exactly (" + HALF + ")"
+    ]
 
 
 def test_epsilon_is_one_that_holds() -> None:

@@ -107,7 +107,11 @@ def recompute(release: Release[TrainedAdapter]) -> str:
 
 
 ADAPTERS = Kind(
-    name=KIND, details=TrainedAdapter, recompute=recompute, proof="tacit.adapters.mechanism:proof"
+    name=KIND,
+    details=TrainedAdapter,
+    recompute=recompute,
+    proof="tacit.adapters.mechanism:proof",
+    record="one example of the training data: a person with several is as many records",
 )
 
 

@@ -208,6 +208,7 @@ CLASSIFIER = Kind(
     details=Logits,
     recompute=recompute,
     proof="tacit.releases.proofs:told_information",
+    record="one input whose answer was asked for",
 )
 
 

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 
 import typer
-from rich.text import Text
 
 from tacit.adapters.settings import PoissonSteps
-from tacit.cli.console import line
+from tacit.cli.console import line, tell_title
 from tacit.cli.options import Chosen, Force, Json, Only, grouped
 from tacit.cli.output import json_output
 from tacit.cli.publishing import (
@@ -298,9 +297,8 @@ def show(
     output = json_output(json, force, {"FOLDER": folder})
     release = read_adapter(folder)
     # the same words as everywhere
-    conclusion, details = verdict(release), release.details
-    console = output.console
-    console.print(Text(conclusion.sentence, "bold" if conclusion.success < 1.0 else "bold red"))
+    details, console = release.details, output.console
+    tell_title(console, verdict(release))
     for label, text in lines(release):
         line(console, label, text)
     for label, text in (

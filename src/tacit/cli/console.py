@@ -6,12 +6,16 @@ import re
 import shlex
 import sys
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
 
 from tacit.documents import dumps
+
+if TYPE_CHECKING:
+    from tacit.guarantees.base import Guarantee
+    from tacit.pages.words import Verdict
 
 LABEL_WIDTH = 13
 # A name in a table or file may hold codes that a terminal obeys; ends of lines stay.
@@ -53,6 +57,21 @@ def line(console: Console, label: str, text: str) -> None:
     """Print one labelled line."""
     told = " ".join(text.splitlines())
     console.print(Text(label.ljust(LABEL_WIDTH), style="dim") + Text(told))
+
+
+def tell_title(console: Console, found: Verdict) -> None:
+    """Print a title, in red where nothing is guaranteed, and its conditions below it."""
+    console.print(Text(found.title, "bold" if found.kind == "bounded" else "bold red"))
+    if found.conditions:
+        console.print(Text(found.conditions))
+
+
+def tell_guarantee(console: Console, guarantee: Guarantee) -> None:
+    """Print a guarantee as a title, and the whole of it below."""
+    from tacit.guarantees.one_line import one_line
+
+    console.print(Text(f"{one_line(guarantee).text}.", "bold"))
+    console.print(Text(guarantee.describe()))
 
 
 def dump(content: Any) -> str:

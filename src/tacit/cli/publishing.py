@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tacit._ground.checks import integer
-from tacit.cli.console import command_line, line
+from tacit.cli.console import command_line, line, tell_title
 from tacit.cli.options import (
     Attacked,
     Certificate,
@@ -352,13 +352,10 @@ def kept_beside(release: Release[Any], published: str | None) -> str:
 
 def tell_release(destination: Destination, release: Release[Any], kept: str | None = None) -> None:
     """Print the verdict, ten lines, which files were written and what is the holder's."""
-    from rich.text import Text
-
     from tacit.pages.words import lines, verdict
 
-    console, conclusion = destination.json.console, verdict(release)
-    style = "bold" if conclusion.kind == "bounded" else "bold red"
-    console.print(Text(conclusion.sentence, style))
+    console = destination.json.console
+    tell_title(console, verdict(release))
     for label, text in lines(release):
         line(console, label, text)
     destination.tell(kept or kept_beside(release, "the certificate"))
@@ -377,19 +374,21 @@ def tell_table(console: Console, table: DataTable) -> None:
 
 def tell_prepared(prepared: Prepared[Any], output: JsonOutput) -> None:
     """Say what a release would be: its guarantee and the error of every number."""
-    from tacit.text import significant
+    from tacit.releases.showing import HALF
+    from tacit.text import significant_up
 
     console = output.console
     void = "void: " if prepared.reproducible else ""
     for guarantee in prepared.guarantees:
         line(console, "guarantee", void + guarantee.describe())
-    errors = {expected.error for expected in prepared.expected}
-    if len(errors) == 1 and len(prepared.expected) > MOST_ALIKE:
-        told = f"± {significant(errors.pop())} (one deviation)"
-        line(console, "error", f"{told} in each of {len(prepared.expected)} numbers")
+    halves = {expected.half_width for expected in prepared.expected}
+    if len(halves) == 1 and len(prepared.expected) > MOST_ALIKE:
+        told = f"± {significant_up(halves.pop())} in each of {len(prepared.expected)} numbers"
+        line(console, "error", f"{told} ({HALF})")
     else:
-        for expected in prepared.expected:
-            told = f"{expected.name} ± {significant(expected.error)} (one deviation)"
+        for place, expected in enumerate(prepared.expected, 1):
+            said = f" ({HALF})" if place == len(prepared.expected) else ""
+            told = f"{expected.name} ± {significant_up(expected.half_width)}{said}"
             line(console, "error", told)
     line(console, "drawn", "nothing: this was a dry run")
     output.write(

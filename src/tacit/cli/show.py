@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
-from tacit.cli.console import line
+from tacit.cli.console import line, tell_title
 from tacit.cli.options import Force, Json
 from tacit.cli.output import json_output
 
@@ -28,10 +27,8 @@ def show(
 
     output = json_output(json, force, {"RELEASE": release})
     found = read_checked(release)
-    conclusion = verdict(found.release)
     console = output.console
-    style = "bold" if conclusion.kind == "bounded" else "bold red"
-    console.print(Text(conclusion.sentence, style))
+    tell_title(console, verdict(found.release))
     for label, text in lines(found.release):
         line(console, label, text)
     if found.unchecked:

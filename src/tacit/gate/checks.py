@@ -15,7 +15,7 @@ from tacit.guarantees import Guarantee, SuccessBound
 from tacit.guarantees.leakage import factor_words
 from tacit.releases.contradiction import refuted
 from tacit.releases.loading import Read, read_checked
-from tacit.text import percent, percent_up, significant, significant_up
+from tacit.text import percent, share_nearest, share_up, significant, significant_up
 
 MEASURES = {"min_agreement": "agreement", "max_kl": "kl"}
 Found = tuple[GateCheck, Guarantee | None]
@@ -114,10 +114,10 @@ def _check_success(judged: Judged, policy: Policy, allowed: float) -> Found:
     worst = max(bounds, key=judged.success)
     found = judged.success(worst)
     holds = found <= allowed
-    sentence = f"success bound {percent_up(found, 2)} {_sign(holds)} {percent(allowed, 2)}"
+    sentence = f"success bound {share_up(found)} {_sign(holds)} {share_nearest(allowed)}"
     sentence += f" ({_game(worst)}; {_times(policy.releases)}; {how_known(worst)})"
     if judged.times == 1 and found > worst.success * (1 + 1e-9):
-        sentence += f" (stored as {percent_up(worst.success, 2)}; the information "
+        sentence += f" (stored as {share_up(worst.success)}; the information "
         sentence += "bound stored beside it gives more)"
     return _checked("max_success", found, allowed, holds, sentence), worst
 
@@ -131,7 +131,7 @@ def _check_candidates(judged: Judged, policy: Policy, candidates: int, allowed: 
     found = held.success_by_candidates([candidates])[0][1]
     holds = found <= allowed
     sentence = (
-        f"success bound {percent_up(found, 2)} {_sign(holds)} {percent(allowed, 2)} (which of "
+        f"success bound {share_up(found)} {_sign(holds)} {share_nearest(allowed)} (which of "
         f"{candidates:,} secrets it is, all equally likely; {_times(policy.releases)}; "
         f"{how_known(held)})"
     )
@@ -178,14 +178,15 @@ def _check_attack(judged: Judged, policy: Policy, allowed: float) -> Found:
     for attack in release.attacks:
         if attack.worst is not None and attack.worst.low > allowed:
             low, high = (percent(end, 2) for end in (attack.worst.low, attack.worst.high))
-            sentence = f"attack on the worst record in [{low}, {high}], above {percent(allowed, 2)}"
+            sentence = (
+                f"attack on the worst record in [{low}, {high}], above {share_nearest(allowed)}"
+            )
             return _checked(name, attack.worst.value, allowed, False, sentence), None
     strongest = max(release.attacks, key=lambda attack: attack.success.high).success
     holds = strongest.high <= allowed
     level = "" if strongest.confidence is None else f" ({strongest.confidence:.0%} interval)"
     sentence = (
-        f"attack at most {percent_up(strongest.high, 2)}{level} {_sign(holds)} "
-        f"{percent(allowed, 2)}"
+        f"attack at most {share_up(strongest.high)}{level} {_sign(holds)} {share_nearest(allowed)}"
     )
     return _checked(name, strongest.high, allowed, holds, sentence), None
 
@@ -203,8 +204,8 @@ def _check_inversion(judged: Judged, policy: Policy, allowed: float) -> Found:
     found = strongest.success.high
     holds = found <= allowed
     sentence = (
-        f"{strongest.name}: at most {percent_up(found, 2)} of tokens read back (upper end of its "
-        f"interval) {_sign(holds)} {percent(allowed, 2)}"
+        f"{strongest.name}: at most {share_up(found)} of tokens read back (upper end of its "
+        f"interval) {_sign(holds)} {share_nearest(allowed)}"
     )
     return _checked(name, found, allowed, holds, sentence), None
 
@@ -258,7 +259,7 @@ def _checked(name: str, found: float, allowed: float, holds: bool, sentence: str
 
 def _game(bound: SuccessBound) -> str:
     law = bound.law.rstrip(",") or "the law of its assumptions"
-    return f"{bound.task}, knowing only {law}; blind {percent(bound.prior, 2)}"
+    return f"{bound.task}, knowing only {law}; blind {share_nearest(bound.prior)}"
 
 
 def _times(releases: int) -> str:

@@ -15,7 +15,7 @@ from tacit.conversions import epsilon_from_renyi, success_from_dp, success_from_
 from tacit.divergences import NamedKind, check_named_kind, shift_divergence
 from tacit.guarantees.base import Guarantee, items, text, texts
 from tacit.guarantees.information import SuccessBound, law_of_pair
-from tacit.text import number_up, share_up
+from tacit.text import number_up
 
 # In the words of a sentence.
 DIVERGENCE_NAMES = {
@@ -320,12 +320,10 @@ class GaussianDP(Guarantee):
         }
 
     def _statement(self) -> str:
-        # at even odds: Φ(μ/2)
-        success = share_up(success_from_profile(self._delta))
+        # the success that μ gives is said once, by the bound on it
         return (
-            f"Told that one of two neighbouring inputs ({self.adjacency}) was used, an attacker "
-            f"guesses which at most {success} of the time (guessing blind: 50.0%): "
-            f"μ = {number_up(self.mu)}"
+            f"Neighbouring inputs ({self.adjacency}) look at least as much alike as N(0, 1) and "
+            f"N(μ, 1): μ = {number_up(self.mu)}"
         )
 
 

@@ -204,7 +204,12 @@ def recompute(release: Release[InversionEvidence]) -> str:
     return ""
 
 
-INVERSIONS = Kind(name=KIND, details=InversionEvidence, recompute=recompute)
+INVERSIONS = Kind(
+    name=KIND,
+    details=InversionEvidence,
+    recompute=recompute,
+    record="one prompt",
+)
 
 
 def _attacks(

@@ -4,43 +4,75 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from markupsafe import Markup
+
 from tacit.guarantees import GaussianDP, InformationBound, SuccessBound
 from tacit.guarantees.base import Guarantee
-from tacit.releases.numbers import INTERVAL_CONFIDENCE, Number
+from tacit.pages.parts import Text, folded, table
+from tacit.pages.rendering import breakable
+from tacit.releases.numbers import Number, Numbers
+from tacit.releases.showing import HALF, number_words
 from tacit.releases.strength import epsilon_of
-from tacit.text import beside, percent, percent_up, significant_up
+from tacit.text import beside, number_up, share_nearest, share_up
 
 NUMBERS_PER_LINE = 2
+# Numbers that a page shows at most; its JSON has all of them.
+MOST_ROWS = 500
 # Of the (ε, δ) that is told beside a μ.
 TOLD_DELTA = 1e-6
 
 
-def number_words(number: Number) -> str:
-    """Return a number with its 95% intervals: of the noise, and with sampling."""
-    words = f"{number.name} = {beside(number.value, number.error)}"
-    words += f" {_interval_words(number)}" if number.error else " exactly"
-    if number.sampling is None:
-        return words
-    return f"{words} (with sampling {_interval_words(number, sampling=True)})"
+def number_lines(numbers: Sequence[Number], more: int = 0) -> list[str]:
+    """Return all numbers, some on each line, and on the last what ± says, once.
 
-
-def _interval_words(number: Number, *, sampling: bool = False) -> str:
-    """Return an interval as its half width, or as its ends where it ends at what is possible."""
-    half = number.half_width(sampling=sampling)
-    low, high = number.interval(sampling=sampling)
-    if low > number.value - half or high < number.value + half:
-        return f"[{beside(low, half)}, {beside(high, half)}]"
-    return f"± {significant_up(half, 2)}"
-
-
-def number_lines(numbers: Sequence[Number]) -> list[str]:
-    """Return all numbers, some on each line, and what ± says on the first."""
-    parts = [number_words(number) for number in numbers]
+    Args:
+        numbers: to tell.
+        more: how many there are besides.
+    """
+    parts = [f"{number.name} = {number_words(number)}" for number in numbers]
     starts = range(0, len(parts), NUMBERS_PER_LINE)
     found = [", ".join(parts[start : start + NUMBERS_PER_LINE]) for start in starts]
     if found:
-        found[0] += f", ± {INTERVAL_CONFIDENCE:.0%}"
+        found[-1] += (f", and {more:,} more" if more else "") + f" ({HALF})"
     return found
+
+
+def numbers_table(numbers: Numbers, shown: int) -> Markup:
+    """Return the table of numbers with their 95% intervals: some in sight, some under a summary.
+
+    Args:
+        numbers: what was released.
+        shown: how many are in sight; 500 are on the page at most.
+    """
+    head = ["number", "released value", "95% interval, noise alone"]
+    if numbers.sampling is not None:
+        head.append("95% interval, with sampling")
+    rows = [
+        _row(number, sampled=numbers.sampling is not None)
+        for number, _ in zip(numbers, range(MOST_ROWS), strict=False)
+    ]
+    found = table("released values", head, rows[:shown], "numbers")
+    if len(rows) > shown:
+        rest = table("further released values", head, rows[shown:], "numbers")
+        found += folded(f"{len(rows) - shown} more numbers", rest)
+    return found
+
+
+def _row(number: Number, *, sampled: bool) -> list[Text]:
+    """Return a number with its intervals, as many digits as the noise leaves."""
+    value = Markup("<b>{}</b>").format(beside(number.value, number.error))
+    noise = _ends(number, sampling=False) if number.error else "exact"
+    cells: list[Text] = [breakable(number.name), value, noise]
+    if sampled:
+        known = number.sampling is not None
+        cells.append(_ends(number, sampling=True) if known else "not known")
+    return cells
+
+
+def _ends(number: Number, *, sampling: bool) -> str:
+    low, high = number.interval(sampling=sampling)
+    spread = number.half_width(sampling=sampling)
+    return f"{beside(low, spread)} to {beside(high, spread)}"
 
 
 def strength_words(guarantees: Sequence[Guarantee]) -> str:
@@ -50,17 +82,15 @@ def strength_words(guarantees: Sequence[Guarantee]) -> str:
     told = next((held for held in guarantees if isinstance(held, InformationBound)), None)
     parts = []
     if success is not None:
-        blind = percent(success.prior)
-        parts.append(f"success ≤ {percent_up(success.success)} (guessing blind {blind})")
+        blind = share_nearest(success.prior)
+        parts.append(f"success ≤ {share_up(success.success)} (guessing blind {blind})")
     if private is not None:
-        advantage = max(2.0 * private.success().success - 1.0, 0.0)
-        parts.append(f"advantage ≤ {percent_up(advantage)}")
         parts.append(
-            f"μ = {significant_up(private.mu)}, ε ≤ {significant_up(epsilon_at(private))} at δ = "
-            f"{TOLD_DELTA:g}"
+            f"μ = {number_up(private.mu)}, ε ≤ {number_up(epsilon_at(private))} at δ = "
+            f"{number_up(TOLD_DELTA)}"
         )
     if told is not None:
-        parts.append(f"information ≤ {significant_up(told.nats)} nats")
+        parts.append(f"information ≤ {number_up(told.nats)} nats")
     held = next((held for held in guarantees if held.confidence is not None), None)
     if held is not None:
         parts.append(f"with confidence {held.confidence:g}")

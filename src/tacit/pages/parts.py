@@ -31,8 +31,8 @@ class Sections:
 
     Attributes:
         parts: its sections, in order.
-        lead: the title of the page; the verdict that all releases have when empty.
-        rest: what follows the title.
+        lead: what to do, below the title; the conditions that all releases have when empty.
+        rest: what follows it.
         instead: whether the parts stand in place of the figures, numbers, use and attacks that
             all releases show.
         style: CSS of its parts.

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from tacit.guarantees.one_line import question
 from tacit.measured import Interval
 from tacit.pages import drawing as draw
 from tacit.pages.drawing import WIDE, Scale
-from tacit.text import percent, percent_up
+from tacit.text import percent, share_nearest, share_up
 
 # Pixels that a character of a label takes at most, on average.
 CHARACTER = 7.2
@@ -50,9 +51,9 @@ def success_figure(plot: SuccessPlot, *, width: int) -> Markup:
         draw.line("axis", left, bottom, width - 16, bottom),
         *_percent_ticks(scale, bottom, 4 if narrow else 6),
         draw.line("blind", blind, top - 8, blind, bottom),
-        _label(f"guessing blind {percent(plot.prior)}", blind, 42, "quiet", width, left),
+        _label(f"guessing blind {share_nearest(plot.prior)}", blind, 42, "quiet", width, left),
         draw.line("bound", limit, top - 32, limit, bottom),
-        _label(f"{promise} {percent_up(plot.bound)}", limit, 18, "bound-text", width, left),
+        _label(f"{promise} {share_up(plot.bound)}", limit, 18, "bound-text", width, left),
     ]
     for index, (name, measured) in enumerate(plot.rows):
         y = top + step * index + (34 if narrow else 20)
@@ -66,10 +67,10 @@ def success_figure(plot: SuccessPlot, *, width: int) -> Markup:
         else:
             parts.append(draw.text(name, left - 16, y - 3, "measured-text", "end"))
             parts.append(draw.text(spread, left - 16, y + 13, "quiet", "end"))
-    below = textwrap.wrap(f"{plot.task} guessed right", int((width - 28) / CHARACTER))
+    below = textwrap.wrap(f"{question(plot.task)}: guessed right", int((width - 28) / CHARACTER))
     for index, words in enumerate(below):
         parts.append(draw.text(words, width - 16, bottom + 38 + 16 * index, "quiet", "end"))
-    title = f"Success of guessing {plot.task}: bound {percent_up(plot.bound)}" + "".join(
+    title = f"Success of guessing {plot.task}: bound {share_up(plot.bound)}" + "".join(
         f"; {name} measured {percent(measured.value)}" for name, measured in plot.rows
     )
     return draw.svg(width, bottom + 32 + 16 * len(below), title, parts)

@@ -1,4 +1,4 @@
-"""What any release means, from its form: one sentence first, then ten lines."""
+"""What any release means, from its form: a title and its conditions, then ten lines."""
 
 from __future__ import annotations
 
@@ -7,11 +7,20 @@ from typing import Any
 
 from tacit.guarantees.information import UNSTATED_LAW
 from tacit.measured import Interval
+from tacit.pages.numbers import number_lines
 from tacit.releases import Attack, Release
 from tacit.releases.contradiction import refuted, standing
-from tacit.text import beside, percent, percent_up, significant, significant_up
+from tacit.releases.numbers import INTERVAL_CONFIDENCE
+from tacit.text import (
+    number_up,
+    percent,
+    percent_up,
+    share_down,
+    share_nearest,
+    share_up,
+    significant,
+)
 
-NUMBERS_PER_LINE = 4
 # Released numbers told beside the verdict; a page and the JSON hold all of them.
 MOST_NUMBERS = 12
 # Attacks told in the verdict of what guarantees nothing.
@@ -22,42 +31,74 @@ USES = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The one sentence, and whether it is "bounded", "void", "contradicted" or "none".
+    """The title, its conditions, and whether it is "bounded", "void", "contradicted" or "none".
 
-    ``success`` is the bound it states; 1.0 where it states none.
+    Attributes:
+        kind: which of these.
+        title: at most fifteen words, the number first.
+        conditions: who is meant, what guessing blind reaches, what our attack reached.
+        success: the bound that the title states; 1.0 where it states none.
     """
 
     kind: str
-    sentence: str
+    title: str
+    conditions: str
     success: float
 
+    @property
+    def sentence(self) -> str:
+        """Both in one line."""
+        return f"{self.title} {self.conditions}".strip()
 
-def verdict(release: Release[Any]) -> Verdict:
-    """Return the verdict on a release: factor and bound first, strongest measured attack second."""
-    bound = release.headline
+
+def verdict(release: Release[Any], *, measured: bool = True) -> Verdict:
+    """Return the verdict on a release: what is guaranteed in one line, and its conditions.
+
+    Args:
+        release: any.
+        measured: whether what attacks reached is told, which is the holder's.
+    """
+    title, bound = f"{release.one_line.text}.", release.headline
     if release.reproducible:
-        return Verdict(kind="void", sentence=void_sentence(release.seed), success=1.0)
-    if bound is None:
-        said = "; ".join(held.describe() for held in release.guarantees[:1])
-        sentence = said or _measured_sentence(release)
-        return Verdict(kind="bounded" if said else "none", sentence=sentence, success=1.0)
-    success = release.success(bound)
-    against = [attack for attack in release.attacks if attack.task == bound.task]
-    strongest = max(against, key=lambda attack: attack.success.value, default=None)
+        return _without("void", title, void_sentence(release.seed))
     wrong = refuted(release)
     if wrong is not None:
-        sentence = f"Do not release this: {wrong}, so something assumed does not hold."
-        return Verdict(kind="contradicted", sentence=sentence, success=1.0)
-    measured = (
-        "" if strongest is None else f"; the strongest we ran got {plus_minus(strongest.success)}"
-    )
-    first = "" if release.leakage is None else f"{release.leakage.describe()} "
-    sentence = (
-        f"{first}An attacker who knows of the secret only {bound.law or UNSTATED_LAW} guesses "
-        f"{bound.task} right at most {percent_up(success)} of the time (guessing blind: "
-        f"{percent(bound.prior)}){measured}."
-    )
-    return Verdict(kind="bounded", sentence=sentence, success=success)
+        return _without(
+            "contradicted",
+            "Do not release this: an attack got above the bound.",
+            f"{wrong[:1].upper()}{wrong[1:]}, so something assumed does not hold.",
+        )
+    if bound is None:
+        if not release.guarantees:
+            return _without("none", title, _measured_sentence(release) if measured else "")
+        return _without("bounded", title, (release.leakage or release.guarantees[0]).describe())
+    success, blind = release.success(bound), share_nearest(bound.prior)
+    if release.leakage is not None:
+        conditions = [
+            "That holds for every prior and all side information but the coins of the release.",
+            f"Right about {bound.task}: at most {share_up(success)}; guessing blind: {blind}.",
+        ]
+    else:
+        conditions = [f"Guessing blind: {blind}."]
+    if measured:
+        conditions += _against(release, bound.task)
+    known = f"knows of the secret only {bound.law or UNSTATED_LAW}".rstrip(",")
+    conditions.append(f"{'This' if release.leakage else 'It'} holds for whoever {known}.")
+    said = " ".join(conditions)
+    return Verdict(kind="bounded", title=title, conditions=said, success=success)
+
+
+def _without(kind: str, title: str, conditions: str) -> Verdict:
+    return Verdict(kind=kind, title=title, conditions=conditions, success=1.0)
+
+
+def _against(release: Release[Any], task: str) -> list[str]:
+    """Say what the strongest attack on a task reached, and that it is too little to tell."""
+    against = [attack for attack in release.attacks if attack.task == task]
+    if not against:
+        return []
+    strongest = max(against, key=lambda attack: attack.success.value)
+    return [f"Our strongest attack: {attack_words(release, strongest)}."]
 
 
 def _measured_sentence(release: Release[Any]) -> str:
@@ -65,30 +106,32 @@ def _measured_sentence(release: Release[Any]) -> str:
     ranked = sorted(release.attacks, key=lambda attack: -attack.success.value)
     said = "; ".join(
         f"{attack.name} guesses {attack.task} right {plus_minus(attack.success)} of the time"
-        + ("" if attack.prior is None else f" (without the release: {percent(attack.prior)})")
+        + ("" if attack.prior is None else f" (without the release: {share_nearest(attack.prior)})")
         for attack in ranked[:TOLD]
     )
-    return "Nothing is guaranteed." + (f" What was measured: {said}." if said else "")
+    return f"What was measured: {said}." if said else ""
 
 
 def void_sentence(seed: int | None) -> str:
-    """Say that a seeded release carries no guarantee."""
+    """Say where the randomness of a seeded release came from."""
     source = "a generator given by the caller" if seed is None else f"the seed {seed}"
-    return (
-        f"This release carries no guarantee: its noise was drawn from {source}, and whoever can "
-        "repeat the draw can take the noise off."
-    )
+    return f"Its noise was drawn from {source}, so that the draw can be repeated."
 
 
 def plus_minus(measured: Interval) -> str:
-    """Return success ± the longer side of its interval, rounded up, such as "51.2 ± 0.9%".
+    """Return a success with its 95% half-width, rounded up, such as "51.2 ± 0.9%".
 
-    Where that would leave 0 … 1, the interval itself: "0.8% [0.0%, 57.1%]".
+    Where that would leave 0 … 1, the interval itself: "0.8% [0.0%, 57.1%]". One of another level
+    says which, and one that was counted has none.
     """
+    if measured.confidence is None:
+        return f"{share_nearest(measured.value)} exactly"
     half = max(measured.value - measured.low, measured.high - measured.value)
-    if half > min(measured.value, 1.0 - measured.value):
-        low, high = percent(measured.low), percent_up(measured.high)
-        return f"{percent(measured.value)} [{low}, {high}]"
+    usual = measured.confidence == INTERVAL_CONFIDENCE
+    if not usual or half > min(measured.value, 1.0 - measured.value):
+        ends = f"[{percent(measured.low)}, {percent_up(measured.high)}]"
+        level = "" if usual else f" at {share_down(measured.confidence)}"
+        return f"{percent(measured.value)} {ends}{level}"
     return f"{percent(measured.value)[:-1]} ± {percent_up(half)}"
 
 
@@ -122,16 +165,8 @@ def _use(release: Release[Any]) -> str:
 
 
 def _released(release: Release[Any]) -> list[tuple[str, str]]:
-    parts = [
-        f"{number.name} = {beside(number.value, number.error)} ± "
-        f"{significant(number.half_width(), 2)}"
-        for number, _ in zip(release.numbers or (), range(MOST_NUMBERS), strict=False)
-    ]
-    starts = range(0, len(parts), NUMBERS_PER_LINE)
-    told = [", ".join(parts[start : start + NUMBERS_PER_LINE]) for start in starts]
-    if told:
-        more = len(release.numbers or ()) - len(parts)
-        told[-1] += (f", and {more:,} more" if more else "") + " (95%, of the noise)"
+    numbers = tuple(release.numbers or ())
+    told = number_lines(numbers[:MOST_NUMBERS], len(numbers[MOST_NUMBERS:]))
     return [("" if place else "released", line) for place, line in enumerate(told)]
 
 
@@ -148,7 +183,7 @@ def use_words(release: Release[Any], name: str) -> str:
 
 def information_words(release: Release[Any]) -> str | None:
     """Return the bound on the information, rounded up."""
-    return None if release.information is None else f"{significant_up(release.information)} nats"
+    return None if release.information is None else f"{number_up(release.information)} nats"
 
 
 def _made(release: Release[Any]) -> str:

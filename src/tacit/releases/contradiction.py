@@ -24,7 +24,7 @@ from tacit.guarantees.base import Guarantee
 from tacit.measured import Interval
 from tacit.releases.release import Attack, Release
 from tacit.releases.strength import delta_of, success_of
-from tacit.text import percent, percent_up
+from tacit.text import percent, share_up
 
 if TYPE_CHECKING:
     from tacit.attacks import BayesAttack
@@ -142,7 +142,7 @@ def refuted(release: Release[Any]) -> str | None:
             if most is not None and low > most:
                 return (
                     f"an attack on {attack.task} got at least {percent(low)}, and {_named(held)} "
-                    f"that is certified allows {percent_up(most)}"
+                    f"that is certified allows {share_up(most)}"
                 )
     return None
 
@@ -159,7 +159,7 @@ def standing(release: Release[Any], attack: Attack) -> str:
         return "about another game than the guarantees, and not held against them"
     if not known or attack.success.value <= min(known):
         return ""
-    said = f"above the {percent_up(min(known))} allowed"
+    said = f"above the {share_up(min(known))} allowed"
     if surely(attack.success, attack.trials) > min(known):
         return f"{said}: something assumed does not hold"
     return f"{said}, in too few trials to contradict it"

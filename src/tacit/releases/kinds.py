@@ -29,6 +29,8 @@ class Kind:
             imported when a page is made; None for none.
         proof: ``module:function`` that returns the proof of a release: what a checker that shares
             no code works its guarantees out from; None for none.
+        record: what one record is, as the end of "One record is …"; empty where the adjacency of
+            the promise says it.
         rows: holds a file of rows against the release that it carries; None where no file of
             rows carries such a release.
     """
@@ -38,6 +40,7 @@ class Kind:
     recompute: Callable[[Any], str]
     sections: str | None = None
     proof: str | None = None
+    record: str = ""
     rows: Callable[[Any, Path], None] | None = None
 
 

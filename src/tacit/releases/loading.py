@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,13 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from tacit._ground.files import spelled
-from tacit.documents import read
+from tacit._ground.files import read_bytes, spelled
+from tacit.documents import loads, read
 from tacit.releases.contradiction import refuted
 from tacit.releases.kinds import kind_named
 from tacit.releases.proof import PROOF, check_proof
 from tacit.releases.release import Release
 from tacit.releases.stores import RowDetails, certified, is_store, open_store, read_store
+
+# Pages that hold the JSON of a release, and where it stands in them.
+PAGES = (".html", ".htm")
+EMBEDDED = re.compile(
+    r'<script type="application/json" id="tacit-(?:certificate|release)">(.*?)</script>', re.DOTALL
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,9 +46,10 @@ def load(source: Any) -> Release[Any]:
     What the file lets one work out again is worked out again, whatever workflow made it.
 
     Args:
-        source: a ``Release``, its ``to_dict()``, the path of its JSON, or that of a file of rows
-            with its certificate (``.safetensors``, ``.parquet``, or ``.npy`` beside
-            ``.npy.json``), whose rows are held against their digest.
+        source: a ``Release``, its ``to_dict()``, the path of its JSON, of a certificate or a
+            report that holds it, or of a file of rows with its certificate (``.safetensors``,
+            ``.parquet``, or ``.npy`` beside ``.npy.json``), whose rows are held against their
+            digest.
 
     Returns:
         What was released, its guarantees, attacks, use and details.
@@ -111,10 +119,23 @@ def load_rows(path: str | os.PathLike[str]) -> Release[Any]:
 
 
 def read_release(path: str | os.PathLike[str]) -> Any:
-    """Return the dictionary of a release in a file: JSON, or a file of rows with its certificate.
+    """Return the dictionary of a release in a file: JSON, a page, or a file of rows.
 
     Raises:
         ValueError: no such file, it holds no release, or its rows are not those it describes.
     """
     place = Path(spelled("release", path))
+    if place.suffix.lower() in PAGES:
+        return _embedded(place)
     return read_store(place) if is_store(place) else certified(read("release", path))
+
+
+def _embedded(place: Path) -> Any:
+    """Return the JSON inside a certificate or a report: what its words say is not read."""
+    text = read_bytes("release", place).decode("utf-8", "replace")
+    found = EMBEDDED.findall(text)
+    if len(found) != 1:
+        raise ValueError(
+            f"release: expected a page with the JSON of one release, got {len(found)} in {place}"
+        )
+    return loads(found[0], name="release", source=str(place))

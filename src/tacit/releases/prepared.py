@@ -12,6 +12,7 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 from tacit._ground.checks import boolean
 from tacit._ground.frozen import owned_fields
 from tacit.guarantees.base import Guarantee
+from tacit.releases.numbers import Number
 from tacit.releases.release import Release
 
 Details = TypeVar("Details")
@@ -118,6 +119,11 @@ class Expected:
 
     name: str
     error: float
+
+    @property
+    def half_width(self) -> float:
+        """Half of the 95% interval that the number will have."""
+        return Number(name=self.name, value=0.0, error=self.error).half_width()
 
 
 class _Once:

@@ -14,12 +14,14 @@ from tacit.conversions import success_from_information
 from tacit.documents import Envelope
 from tacit.guarantees import InformationBound, MaximalLeakage, SuccessBound
 from tacit.guarantees.base import Guarantee, text
+from tacit.guarantees.one_line import OneLine, one_line
 from tacit.measured import Interval
 from tacit.releases.kinds import kind_named
 from tacit.releases.numbers import INTERVAL_CONFIDENCE, Numbers
 from tacit.releases.proof import PROOF, proof_of
 from tacit.releases.provenance import Provenance
 from tacit.releases.showing import html, plot, printed, to_frame
+from tacit.text import percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 ENVELOPE = Envelope("tacit.release", 2)
 # How the source of a success says that it follows from a bound on the information.
 DERIVED = "Eq. 17"
+NOTHING = "how often our best attack was right, and nothing is guaranteed"
 Better: TypeAlias = Literal["higher", "lower"]
 Details = TypeVar("Details")
 
@@ -148,20 +151,38 @@ class Release(Generic[Details]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return printed(self.kind, self.title, self.numbers, self._standing)
+        return printed(self.kind, self.title, self.numbers, self.one_line.text)
 
     def _repr_html_(self) -> str:
-        return html(self.kind, self.title, self.numbers, self._standing)
+        return html(self.kind, self.title, self.numbers, self.one_line.text)
 
     @property
-    def _standing(self) -> str:
-        """What is guaranteed, in a sentence, rounded up, or that nothing is."""
+    def one_line(self) -> OneLine:
+        """What is guaranteed in a line of at most fifteen words, its number first, rounded up.
+
+        What holds for every prior goes before what holds for one; of two bounds on one game the
+        smaller is told.
+
+        Example:
+            >>> from tacit import Rows, privatize
+            >>> made = privatize("mean", [[float(n)] for n in range(40)], Rows(success=0.6))
+            >>> made.one_line.text
+            '60%: the most often anyone can be right about whether one row was drawn'
+        """
         if self.reproducible:
-            return "void: whoever can repeat the draw can take the noise off, nothing is guaranteed"
+            return OneLine("No guarantee", "whoever can repeat the draw can take the noise off")
         bound = self.headline
-        if bound is not None:
-            return replace(bound, success=self.success(bound)).describe()
-        return self.guarantees[0].describe() if self.guarantees else "nothing is guaranteed"
+        if bound is None or self.leakage is not None:
+            told = self.leakage or next(iter(self.guarantees), None)
+            return self._measured_line if told is None else one_line(told)
+        return one_line(replace(bound, success=self.success(bound)))
+
+    @property
+    def _measured_line(self) -> OneLine:
+        """What the best attack reached, where nothing is guaranteed."""
+        if self.attack is None:
+            return OneLine("No guarantee", "nothing is proven of it and no attack was run")
+        return OneLine(percent(self.attack.success.value), NOTHING)
 
     def to_frame(self, kind: Literal["pandas", "polars"] | None = None) -> Any:
         """Return the released numbers as a data frame, a row each.
@@ -237,8 +258,13 @@ class Release(Generic[Details]):
 
     @property
     def headline(self) -> SuccessBound | None:
-        """The first bound on an attacker's success, None where there is none."""
-        return next((held for held in self.guarantees if isinstance(held, SuccessBound)), None)
+        """The bound on an attacker's success at the first task that has one, None where none has.
+
+        Of several bounds on that task the smallest.
+        """
+        told = [held for held in self.guarantees if isinstance(held, SuccessBound)]
+        same = [held for held in told if held.task == told[0].task]
+        return min(same, key=self.success, default=None)
 
     @property
     def membership(self) -> SuccessBound:

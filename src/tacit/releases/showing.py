@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit._ground.checks import choice
 from tacit.releases.numbers import Number, Numbers
-from tacit.text import beside, significant
+from tacit.text import beside, significant_up
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,13 +20,16 @@ if TYPE_CHECKING:
 PRINTED, SHOWN = 6, 20
 LONGEST_NAME, LONGEST_TITLE = 40, 90
 FRAMES = ("pandas", "polars")
-HALF = "± is a 95% half-width, of the noise"
+HALF = "± is a 95% half-width, of the noise unless said"
 
 
 def printed(kind: str, title: str, numbers: Numbers | None, standing: str) -> str:
     """Return a release in a few lines: what it is, its numbers and what is guaranteed."""
     head = f"<Release {kind}: {_cut(title, LONGEST_TITLE)}"
-    told = [f"  {_cut(one.name, LONGEST_NAME)} = {_value(one)}" for one in _first(numbers, PRINTED)]
+    told = [
+        f"  {_cut(one.name, LONGEST_NAME)} = {number_words(one)}"
+        for one in _first(numbers, PRINTED)
+    ]
     if told:
         told.append(f"  ({_more(numbers, PRINTED)}{HALF})")
     return "\n".join([head, *told, f"  {standing}>"])
@@ -36,7 +39,7 @@ def html(kind: str, title: str, numbers: Numbers | None, standing: str) -> str:
     """Return the same as HTML that stands in a notebook, light or dark: all text escaped."""
     rows = "".join(
         f'<tr><th scope="row" style="text-align:left">{escape(one.name)}</th>'
-        f"<td>{escape(_value(one))}</td></tr>"
+        f"<td>{escape(number_words(one))}</td></tr>"
         for one in _first(numbers, SHOWN)
     )
     table = (
@@ -94,8 +97,22 @@ def _more(numbers: Numbers | None, count: int) -> str:
     return f"{left:,} more; " if left > 0 else ""
 
 
-def _value(one: Number) -> str:
-    return f"{beside(one.value, one.error)} ± {significant(one.half_width(), 2)}"
+def number_words(number: Number) -> str:
+    """Return the value of a number with its 95% half-widths: of the noise, and with sampling."""
+    words = beside(number.value, number.error)
+    words += f" {_interval_words(number)}" if number.error else " exactly"
+    if number.sampling is None:
+        return words
+    return f"{words} (with sampling {_interval_words(number, sampling=True)})"
+
+
+def _interval_words(number: Number, *, sampling: bool = False) -> str:
+    """Return an interval as its half-width, or as its ends where it ends at what is possible."""
+    half = number.half_width(sampling=sampling)
+    low, high = number.interval(sampling=sampling)
+    if low > number.value - half or high < number.value + half:
+        return f"[{beside(low, half)}, {beside(high, half)}]"
+    return f"± {significant_up(half, 2)}"
 
 
 def _cut(text: str, longest: int) -> str:

@@ -9,10 +9,13 @@ from typing import Any
 from tacit import __version__
 from tacit._ground.files import check_writable, write_text_atomic
 from tacit.pages import embedded_json, rendered, table, verdict
-from tacit.pages.strength import assumed, not_hidden, number_row, strength_rows
-from tacit.releases import Release
+from tacit.pages.answers import found_out, published_beside, record_words
+from tacit.pages.numbers import numbers_table
+from tacit.pages.strength import assumed, not_hidden, strength_rows
 from tacit.releases.loading import read_checked
-from tacit.text import percent, percent_up
+
+# In sight, so that a printed certificate is one page.
+SHOWN_ROWS = 16
 
 
 def render_certificate(release: Any) -> str:
@@ -38,20 +41,22 @@ def render_certificate(release: Any) -> str:
     """
     read = read_checked(release)
     found = read.release
-    judged = verdict(found)
+    judged = verdict(found, measured=False)
     if found.withheld or judged.kind != "bounded":
         why = found.withheld or judged.sentence
         raise ValueError(f"release: expected one with a guarantee to certify: {why}")
     public = found.public()
-    numbers = [] if public.numbers is None else [number_row(one) for one in public.numbers]
     return rendered(
         "tacit.report",
         "certificate",
         release=public,
-        claim=_claim(public),
+        judged=verdict(public, measured=False),
+        found_out=found_out(public),
+        record=record_words(public),
+        beside=published_beside(public),
         version=__version__,
-        rows=numbers,
-        sampled=any(row.sampling for row in numbers),
+        numbers=None if public.numbers is None else numbers_table(public.numbers, SHOWN_ROWS),
+        sampled=public.numbers is not None and public.numbers.sampling is not None,
         strength=table("strength of the promise", (), strength_rows(public), "strength"),
         assumed=assumed(public),
         not_hidden=not_hidden(public),
@@ -75,16 +80,3 @@ def write_certificate(release: Any, path: str | os.PathLike[str]) -> Path:
     """
     check_writable("path", path)
     return write_text_atomic("path", path, render_certificate(release))
-
-
-def _claim(release: Release[Any]) -> str:
-    """Return the promise in one sentence, without what was measured."""
-    bound = release.headline
-    if bound is None:
-        return release.guarantees[0].describe()
-    known = bound.law or "its law, as assumed,"
-    return (
-        f"Whoever knows only {known} guesses {bound.task} right at most "
-        f"{percent_up(release.success(bound))} of the time; guessing blind is right "
-        f"{percent(bound.prior)} of the time."
-    )

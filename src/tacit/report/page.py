@@ -18,21 +18,21 @@ from tacit.pages import (
     Sections,
     SuccessPlot,
     embedded_json,
-    folded,
     rendered,
     success_figure,
     table,
     verdict,
 )
-from tacit.pages.rendering import breakable
-from tacit.pages.strength import assumed, not_hidden, number_row, strength_rows
+from tacit.pages.answers import record_words
+from tacit.pages.numbers import numbers_table
+from tacit.pages.strength import assumed, not_hidden, strength_rows
 from tacit.pages.words import attack_words, use_words
-from tacit.releases import Numbers, Provenance, Release
+from tacit.releases import Provenance, Release
 from tacit.releases.kinds import kind_named
 from tacit.releases.loading import read_checked
-from tacit.text import percent, percent_up
+from tacit.text import percent, share_nearest, share_up
 
-SHOWN_ROWS, MOST_ROWS = 30, 500
+SHOWN_ROWS = 30
 # Larger releases are not carried by their page: it stays light on a phone.
 EMBEDDED_LIMIT = 400_000
 
@@ -48,6 +48,7 @@ def render_report(release: Any) -> str:
     """
     read = read_checked(release)
     found = read.release
+    listed = found.numbers
     own = sections_of(found)
     text = dumps(found.to_dict())
     made = found.provenance or Provenance(command="in Python", created=found.created)
@@ -56,11 +57,14 @@ def render_report(release: Any) -> str:
         "page",
         release=found,
         verdict=verdict(found),
+        record=record_words(found),
         own=own,
         made=made,
         figures=[] if own.instead else _figures(found),
-        numbers=None if own.instead or found.numbers is None else _numbers(found.numbers),
-        sampled=found.numbers is not None and found.numbers.sampling is not None,
+        numbers=None
+        if own.instead or found.numbers is None
+        else numbers_table(found.numbers, SHOWN_ROWS),
+        sampled=listed is not None and listed.sampling is not None,
         attacks=None if own.instead else _attacks(found),
         use=None if own.instead else _use(found),
         strength=table("strength of the promise", (), strength_rows(found), "strength"),
@@ -98,23 +102,6 @@ def sections_of(release: Release[Any]) -> Sections:
     return found
 
 
-def _numbers(numbers: Numbers) -> Markup:
-    """Return the table of numbers, the first in sight and some more under a summary."""
-    head = ["number", "released value", "95% interval, noise"]
-    if numbers.sampling is not None:
-        head.append("95% interval, noise and sampling")
-    rows = []
-    for number, _ in zip(numbers, range(MOST_ROWS), strict=False):
-        row = number_row(number)
-        cells = [breakable(row.name), Markup("<b>{}</b>").format(row.value), row.noise]
-        rows.append(cells if numbers.sampling is None else [*cells, row.sampling or "not known"])
-    found = table("released values", head, rows[:SHOWN_ROWS], "numbers")
-    if len(rows) > SHOWN_ROWS:
-        rest = table("further released values", head, rows[SHOWN_ROWS:], "numbers")
-        found += folded(f"{len(rows) - SHOWN_ROWS} more numbers", rest)
-    return found
-
-
 def _attacks(release: Release[Any]) -> Markup | None:
     if not release.attacks:
         return None
@@ -126,7 +113,7 @@ def _attacks(release: Release[Any]) -> Markup | None:
         if attack.worst is not None:
             low, high = percent(attack.worst.low), percent(attack.worst.high)
             words += f"; worst record {percent(attack.worst.value)} [{low[:-1]}, {high}]"
-        prior = "" if attack.prior is None else percent(attack.prior)
+        prior = "" if attack.prior is None else share_nearest(attack.prior)
         cells = [attack.name, attack.task, words, *([prior] if blind else [])]
         rows.append([*cells, f"{attack.trials:,}"])
     return table("attacks", head, rows, "numbers attacks")
@@ -161,8 +148,8 @@ def _figures(release: Release[Any]) -> list[dict[str, Any]]:
         found.append(
             {
                 "task": bound.task,
-                "bound": percent_up(plot.bound),
-                "prior": percent(bound.prior),
+                "bound": share_up(plot.bound),
+                "prior": share_nearest(bound.prior),
                 "wide": success_figure(plot, width=WIDE),
                 "narrow": success_figure(plot, width=NARROW),
                 "measured": bool(rows),

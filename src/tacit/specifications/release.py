@@ -208,6 +208,7 @@ SPECIFICATION = Kind(
     recompute=recompute,
     sections="tacit.specifications.page:sections",
     proof="tacit.specifications.proof:proof",
+    record="one labelled example of the data that are described",
 )
 
 

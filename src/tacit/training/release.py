@@ -134,7 +134,11 @@ def recompute(release: Release[TrainedModel]) -> str:
 
 
 TRAINING = Kind(
-    name=KIND, details=TrainedModel, recompute=recompute, proof="tacit.training.proof:proof"
+    name=KIND,
+    details=TrainedModel,
+    recompute=recompute,
+    proof="tacit.training.proof:proof",
+    record="what one of the named references leaves out of the training data",
 )
 
 

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from tacit.pages import WIDE, Scale
 from tacit.pages import drawing as draw
 from tacit.releases.release import Attack
-from tacit.text import percent, percent_up, significant
+from tacit.text import percent, share_up, significant
 from tacit_lab.comparison.result import Comparison, PromiseResult
 
 # The end of the axis of errors, and what stands for no noise.
@@ -33,7 +33,7 @@ def comparison_figure(found: Comparison, *, width: int) -> Markup:
     parts += [
         draw.rect("excluded", limit, second - 8, success.end - limit, step * count + 8),
         draw.line("bound", limit, second - 20, limit, second + step * count),
-        draw.text(f"at most {percent_up(found.success)}", limit - 6, second - 12, "bound-text",
+        draw.text(f"at most {share_up(found.success)}", limit - 6, second - 12, "bound-text",
                   "end"),
         draw.line("blind", noise(0.0), top - 8, noise(0.0), bottom),
         draw.text("equal", noise(0.0) + 5, top - 12, "quiet"),

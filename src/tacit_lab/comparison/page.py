@@ -7,7 +7,7 @@ from tacit.pages import NARROW, WIDE, embedded_json, rendered
 from tacit.releases.provenance import Provenance
 from tacit.releases.release import Attack
 from tacit.statistics.queries.statistic import NORMAL_95
-from tacit.text import percent, percent_up, significant, significant_up
+from tacit.text import percent, share_up, significant, significant_up
 from tacit_lab.comparison.figures import comparison_figure
 from tacit_lab.comparison.result import Comparison, PromiseResult
 
@@ -28,7 +28,7 @@ def render_comparison(found: Comparison, provenance: Provenance) -> str:
         "page",
         found=found,
         headline=headline(found),
-        bound=percent_up(found.success),
+        bound=share_up(found.success),
         wide=comparison_figure(found, width=WIDE),
         narrow=comparison_figure(found, width=NARROW),
         rows=[_row(result) for result in found.results],
@@ -49,7 +49,7 @@ def headline(found: Comparison) -> str:
         for one in found.results
     ]
     return (
-        f"At a success of guessing membership of at most {percent_up(found.success)}, the total "
+        f"At a success of guessing membership of at most {share_up(found.success)}, the total "
         f"error is {', '.join(parts)}, in units of the sampling error of the whole table. They "
         "hide different things."
     )

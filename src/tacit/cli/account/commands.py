@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
-from rich.text import Text
 from typer.core import TyperGroup
 
 from tacit._ground.checks import in_interval, non_negative, positive
 from tacit.cli.account.mechanisms import DIGITS, MECHANISMS, Accounted, MechanismFlags, Rival
-from tacit.cli.console import line
+from tacit.cli.console import line, tell_guarantee
 from tacit.cli.options import Force, Json, grouped
 from tacit.cli.output import JsonOutput, json_output, new_file
-from tacit.text import number_up, share_up
+from tacit.text import number_up
 
 if TYPE_CHECKING:
     from tacit.accounting import PrivacyProfile
@@ -185,20 +184,12 @@ def _flag(name: str) -> str:
 
 def _tell(chosen: JsonOutput, found: Accounted, rivals: list[Rival], *, written: bool) -> None:
     """Print the answer, and write it where that was asked for."""
-    from tacit.conversions import success_from_profile
-
-    advantage = found.profile.advantage()
-    # at even odds δ(0) is all that a success depends on
-    success = success_from_profile(lambda _even: advantage)
+    bound, advantage = found.profile.success(), found.profile.advantage()
     claim = found.claim(found.delta)
     if written:
-        chosen.write(_content(found, claim, rivals, advantage, success))
+        chosen.write(_content(found, claim, rivals, advantage, bound.success))
     console, profile, mechanism = chosen.console, found.profile, found.mechanism
-    verdict = (
-        "Told that one of two neighbouring inputs was used, an attacker guesses which at most "
-        f"{share_up(success)} of the time (guessing blind: 50.0%)."
-    )
-    console.print(Text(verdict, "bold"))
+    tell_guarantee(console, bound)
     extreme = "smallest" if mechanism.grows else "largest"
     why = f" (the {extreme} that keeps ε and δ)" if found.calibrated else ""
     line(console, "parameter", f"{found.title}{why}")

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.text import Text
 
 from tacit._ground.checks import integer
 from tacit._ground.files import absolute
 from tacit.attacks.inversion.learned.presets import InverterFit
-from tacit.cli.console import line
+from tacit.cli.console import line, tell_title
 from tacit.cli.hidden.codec import read_codec
 from tacit.cli.hidden.inputs import Layer, PromptFlags, llm_extra, note
 from tacit.cli.options import Only, grouped
@@ -114,7 +113,7 @@ def _tell(
 
     console, details = destination.json.console, evidence.details
     training, suffixes = details.training, details.recovery.suffixes
-    console.print(Text(verdict(evidence).sentence, "bold"))
+    tell_title(console, verdict(evidence))
     spent = "" if training.steps is None else f", {training.steps:,} steps"
     line(console, "attacker", f"{details.attacker}{spent}")
     line(console, "release", f"{evidence.title}, KL {details.measured_kl:.3g} nats")

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from tacit import codec
 from tacit._ground.checks import integer
-from tacit.cli.console import line
+from tacit.cli.console import line, tell_guarantee
 from tacit.cli.hidden.embeddings import (
     different_texts,
     divided,
@@ -154,7 +154,7 @@ def fit(
         }
     )
     console = output.console
-    console.print(Text(bound.describe(), "bold"))
+    tell_guarantee(console, bound)
     line(console, "codebook", f"{book.words}, in {out}")
     line(console, "bits", f"{number_up(book.kept_bits, BITS_DIGITS)} kept of the "
          f"{number_up(how.asked_bits, BITS_DIGITS)} asked for")  # fmt: skip
@@ -228,8 +228,10 @@ def encode(
 
     def tell(destination: Destination, release: Release[Any]) -> None:
         console = destination.json.console
-        for number, held in enumerate(release.guarantees):
-            console.print(Text(held.describe(), "bold" if number == 0 else ""))
+        first, *others = release.guarantees
+        tell_guarantee(console, first)
+        for held in others:
+            console.print(Text(held.describe()))
         count, made = release.details.rows, dict(release.digests)["codebook"]
         line(console, "released", f"{count:,} codes, one a row, in {out}: {release.method}")
         line(console, "codebook", f"SHA-256 {made[:12]}…, which decode asks for")
@@ -303,7 +305,7 @@ def _decode_quotients(codes: str, fitted: str, place: Path, output: JsonOutput) 
 
 def _tell_decoded(output: JsonOutput, released: Release[Any], told: str) -> None:
     output.write(released.to_dict())
-    output.console.print(Text(released.guarantees[0].describe(), "bold"))
+    tell_guarantee(output.console, released.guarantees[0])
     line(output.console, "decoded", told)
     output.tell()
 

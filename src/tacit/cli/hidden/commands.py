@@ -11,7 +11,7 @@ from rich.text import Text
 
 from tacit import codec
 from tacit._ground.checks import integer, positive
-from tacit.cli.console import line
+from tacit.cli.console import line, tell_guarantee
 from tacit.cli.hidden.attack import attack
 from tacit.cli.hidden.codec import decode, encode, fit
 from tacit.cli.hidden.features import features
@@ -31,7 +31,7 @@ from tacit.cli.output import json_output, new_file
 from tacit.cli.publishing import Destination, Outlet, Paying, publish
 from tacit.compute import progress_reports
 from tacit.hidden_states.audit.request import SweepRequest
-from tacit.text import percent_up
+from tacit.text import share_up
 
 if TYPE_CHECKING:
     from tacit.hidden_states.geometry.estimation import Geometry
@@ -140,9 +140,7 @@ def sweep(
     console.print(Text(f"In the middle that is said to be empty: {middle}.", "bold"))
     for point in points:
         law = f"of {point.bank:,} equally likely prompts"
-        bound = (
-            "" if point.bound is None else f", at most {percent_up(point.bound, 2)} {law} proven"
-        )
+        bound = "" if point.bound is None else f", at most {share_up(point.bound)} {law} proven"
         line(
             console,
             f"layer {point.layer}",
@@ -230,7 +228,7 @@ def release(
 
     def tell(destination: Destination, released: Release[Any]) -> None:
         console, details, out = destination.json.console, released.details, files.out
-        console.print(Text(released.guarantees[0].describe(), "bold"))
+        tell_guarantee(console, released.guarantees[0])
         line(console, "released", f"{details.rows:,} states of {details.width} numbers in {out}")
         line(console, "cost", f"K = {details.cost:g} nats by the quadratic prediction")
         line(console, "keep", f"{out} and this output are the holder's: they name the prompts by "
@@ -339,7 +337,7 @@ def codebook(
         }
     )
     console = output.console
-    console.print(Text(certificate.leakage.describe(), "bold"))
+    tell_guarantee(console, certificate.leakage)
     line(console, "success", certificate.success.describe())
     line(console, "information", certificate.information.describe())
     fewer = "" if book.size >= codewords else f", of {codewords:,} asked for: smaller cells went"

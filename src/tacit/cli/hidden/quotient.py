@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.text import Text
 
-from tacit.cli.console import line
+from tacit.cli.console import line, tell_guarantee
 from tacit.cli.hidden.inputs import LayerFlags, PromptFlags
 from tacit.cli.hidden.quotients import read_quotient
 from tacit.cli.hidden.recorded import origin_of
@@ -166,7 +165,7 @@ def _tell(
     bank: int, use: QuotientUse,
 ) -> None:  # fmt: skip
     leakage, success, information = held.certify(candidates=bank)
-    console.print(Text(leakage.describe(), "bold"))
+    tell_guarantee(console, leakage)
     line(console, "success", success.describe())
     line(console, "information", information.describe())
     estimated = described["estimated"]

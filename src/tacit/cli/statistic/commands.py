@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.text import Text
 
-from tacit.cli.console import line
+from tacit.cli.console import line, tell_title
 from tacit.cli.hooks import Commands
 from tacit.cli.options import Chosen, grouped
 from tacit.cli.publishing import Attacking, Destination, Source, publish, tell_table
@@ -179,8 +178,8 @@ def _tell(destination: Destination, release: Release[Any], table: DataTable) -> 
     from tacit.pages.numbers import number_lines, strength_words
     from tacit.pages.words import verdict
 
-    console, conclusion = destination.json.console, verdict(release)
-    console.print(Text(conclusion.sentence, "bold" if conclusion.kind == "bounded" else "bold red"))
+    console = destination.json.console
+    tell_title(console, verdict(release))
     for number, outputs in enumerate(number_lines(tuple(release.numbers or ()))):
         line(console, "" if number else "released", outputs)
     void = "void: " if release.reproducible else ""

@@ -174,4 +174,5 @@ AUDITS = Kind(
     details=Audit,
     recompute=recompute,
     sections="tacit.hidden_states.audit.page.sections:sections",
+    record="one prompt",
 )

@@ -148,4 +148,5 @@ CODES = Kind(
     recompute=recompute,
     rows=check_rows,
     proof="tacit.hidden_states.codebooks.proof:proof",
+    record="one prompt, which is one row of the file",
 )

@@ -317,7 +317,12 @@ def recompute(release: Release[FeatureStudy]) -> str:
     return ""
 
 
-STUDIES = Kind(name=KIND, details=FeatureStudy, recompute=recompute)
+STUDIES = Kind(
+    name=KIND,
+    details=FeatureStudy,
+    recompute=recompute,
+    record="one prompt",
+)
 
 
 def _attacks(details: FeatureStudy) -> tuple[Attack, ...]:

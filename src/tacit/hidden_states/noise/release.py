@@ -167,4 +167,5 @@ STATES = Kind(
     recompute=recompute,
     rows=check_rows,
     proof="tacit.hidden_states.noise.proof:proof",
+    record="one prompt, which is one row of the file",
 )

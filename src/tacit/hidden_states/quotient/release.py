@@ -95,4 +95,10 @@ def recompute(release: Release[QuotientRows]) -> str:
     return ""
 
 
-QUOTIENTS = Kind(name=KIND, details=QuotientRows, recompute=recompute, rows=check_rows)
+QUOTIENTS = Kind(
+    name=KIND,
+    details=QuotientRows,
+    recompute=recompute,
+    rows=check_rows,
+    record="one prompt, which is one row of the file",
+)

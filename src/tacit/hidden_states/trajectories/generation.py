@@ -25,6 +25,8 @@ from tacit.text import percent
 
 # log-probabilities that are held at a time
 LOGITS = 1 << 25
+# Standard errors in half of a 95% interval.
+HALF_WIDTH = 1.96
 
 
 @read_only
@@ -76,7 +78,7 @@ class CodedGeneration:
             f"[{percent(found.low)}, {percent(found.high)}] of {self.steps} tokens generated after "
             f"{len(self.tokens):,} prompts are the model's own; continuing the model's own tokens, "
             f"{percent(forced.value)} [{percent(forced.low)}, {percent(forced.high)}], at "
-            f"{self.kl:.3f} ± {self.kl_error:.3f} nats."
+            f"{self.kl:.3f} ± {HALF_WIDTH * self.kl_error:.3f} nats (95%)."
         )
 
     def _besides(self) -> str:

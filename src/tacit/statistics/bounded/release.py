@@ -194,4 +194,5 @@ TABLE = Kind(
     recompute=recompute,
     sections="tacit.statistics.page:sections",
     proof="tacit.statistics.bounded.proof:proof",
+    record="one row of the table: a person with several rows is as many records",
 )

@@ -14,7 +14,7 @@ from tacit.pages import drawing as draw
 from tacit.releases.release import Release
 from tacit.statistics import page
 from tacit.statistics.draws.release import DrawDetails
-from tacit.text import percent, percent_up, significant, significant_up
+from tacit.text import percent, share_nearest, share_up, significant, significant_up
 
 # Directions that a figure shows; up to so many each is a point with a rim.
 MOST_POINTS, FEW_POINTS = 90, 40
@@ -92,7 +92,9 @@ def _how_it_follows(release: Release[DrawDetails]) -> Section:
         paragraph(secret.format(noise, f"{details.candidates:,}", f"{details.subset_rows:,}")),
         paragraph(by.format(information, nats)),
         paragraph(
-            success.format(percent(bound.prior), information, percent_up(release.success(bound)))
+            success.format(
+                share_nearest(bound.prior), information, share_up(release.success(bound))
+            )
         ),
     )
     always = "always" if told.confidence is None else f"with probability {told.confidence:g}"

@@ -251,4 +251,5 @@ DRAW = Kind(
     recompute=recompute,
     sections="tacit.statistics.draws.page:sections",
     proof="tacit.releases.proofs:told_information",
+    record="one row of the pool: a person with several rows is as many records",
 )

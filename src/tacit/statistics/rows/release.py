@@ -224,4 +224,5 @@ ROWS = Kind(
     recompute=recompute,
     sections="tacit.statistics.page:sections",
     proof="tacit.statistics.rows.proof:proof",
+    record="one row of the pool: a person with several rows is as many records",
 )

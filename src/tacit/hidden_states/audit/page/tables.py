@@ -11,7 +11,7 @@ from tacit.hidden_states.audit.catalogue import mechanism_of
 from tacit.hidden_states.audit.page.words import READ, divergence, setting, share, words
 from tacit.hidden_states.audit.points import GuessPoint, Point
 from tacit.hidden_states.audit.release import Audit
-from tacit.text import percent, percent_up, share_down, significant, significant_up
+from tacit.text import percent, share_down, share_up, significant, significant_up
 
 REACHED = ("attack, top 1", "bound", "top 10", "top 100", "last token", "Rényi ε, α = 2")
 LEFT = ("protocol", "agreement", "top 5", "KL, nats", "JS, nats", "½ tr(FΣ)", "8 tokens")
@@ -69,7 +69,7 @@ def _reached(point: Point) -> tuple[str, ...]:
     attack = point.best_attack
     return (
         share(attack.top1),
-        "none" if point.bound is None else percent_up(point.bound),
+        "none" if point.bound is None else share_up(point.bound),
         percent(attack.top10.value),
         percent(attack.top100.value),
         percent(attack.last_token.value),

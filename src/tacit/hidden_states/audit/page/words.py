@@ -11,7 +11,7 @@ from tacit.hidden_states.audit.points import Point
 from tacit.hidden_states.audit.release import Audit
 from tacit.measured import Interval
 from tacit.releases import Release
-from tacit.text import number_up, percent, percent_up, significant
+from tacit.text import number_up, percent, share_up, significant
 
 READ = {
     "raw": "read as it comes",
@@ -61,7 +61,7 @@ def audit_verdict(audit: Release[Audit]) -> AuditVerdict:
             "bounded",
             f"Store {stored}{factor}.",
             f"An attacker who knows no more than that it is one of {chosen.bank:,} prompts, all "
-            f"equally likely, names it from {seen} at most {percent_up(chosen.bound)} of the time; "
+            f"equally likely, names it from {seen} at most {share_up(chosen.bound)} of the time; "
             f"{keeps}.",
         )
     return AuditVerdict(
