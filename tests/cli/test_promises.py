@@ -68,9 +68,9 @@ def test_rows_are_the_promise_that_is_not_named(data: Path, tmp_path: Path, taci
 @pytest.mark.parametrize(
     ("strength", "words"),
     [
-        (("--mu", "0.5"), "μ = 0.50"),
+        (("--mu", "0.5"), "μ = 0.5,"),
         (("--epsilon", "1", "--delta", "1e-5"), "μ = 0.26"),
-        (("--rho", "0.125"), "μ = 0.50"),
+        (("--rho", "0.125"), "μ = 0.5,"),
     ],
 )
 @pytest.mark.parametrize("promise", [("rows",), ("table", *BOUNDS)], ids=lambda value: value[0])

@@ -128,9 +128,9 @@ def test_no_sentence_claims_less_than_an_attacker_reaches_who_knows_the_first_to
     for line in sentences:
         if FOR_EVERYONE.search(line):
             assert all(value >= seen for value in percentages(line)), line
-    assert "64 (4.16 nats)" in audit_verdict(audit).sentence
+    assert "64 (4.159 nats)" in audit_verdict(audit).sentence
     headline = audit_verdict(audit).sentence
-    assert headline.index("64 (4.16 nats)") < headline.index("%")
+    assert headline.index("64 (4.159 nats)") < headline.index("%")
     assert "one code per prompt, ever" in headline
 
 

@@ -93,7 +93,7 @@ def test_a_certificate_has_nothing_that_was_measured(release: Release[Any]) -> N
     assert Balanced(page).loads == []
     assert release.attacks
     text = plain(page)
-    for word in ("beef", "likelihood ratio", "strongest we ran", 'most_exposed": 1'):
+    for word in ("beef", "likelihood ratio", "strongest attack", 'most_exposed": 1'):
         assert word not in page
     for number in release.numbers or ():
         assert beside(number.value, number.error) in text
