@@ -108,7 +108,7 @@ def test_a_seeded_release_says_so_everywhere(data: Path, tmp_path: Path, tacit: 
     assert Ledger(tmp_path / "ledger.db").spent("s").void == 1
     gated = tacit("gate", out, "--max-success", "0.99")
     assert gated.code == 1
-    assert "No guarantee" in gated.out
+    assert "no guarantee" in gated.out
 
 
 def test_the_budget_is_spent_then_refused_before_the_draw(

@@ -16,6 +16,7 @@ from tacit.guarantees import (
 )
 from tacit.guarantees.adjacency import WORDS, Adjacency
 from tacit.guarantees.base import Guarantee
+from tacit.guarantees.leakage import factor_words
 from tacit.guarantees.one_line import TOLD_DELTA, question
 from tacit.releases import Release
 from tacit.releases.kinds import kind_named
@@ -89,10 +90,9 @@ def _by_success(bound: SuccessBound, success: float) -> str:
 
 
 def _by_factor(told: MaximalLeakage) -> str:
-    times = number_up(told.factor) if math.isfinite(told.factor) else f"e^{number_up(told.nats)}"
     return (
         f"Whatever somebody wants to find out about {told.secret}, reading this makes a right "
-        f"guess at most {times} times as likely, whatever else that person knows. What is one of "
+        f"guess at most {factor_words(told)} times as likely, whatever else that person knows. What is one of "
         "very many stays hard to guess; what is one of a few does not."
     )
 

@@ -138,4 +138,9 @@ def recompute(release: Release[SealedRows]) -> str:
     return ""
 
 
-STORES = Kind(name=KIND, details=SealedRows, recompute=recompute)
+STORES = Kind(
+    name=KIND,
+    details=SealedRows,
+    recompute=recompute,
+    record="one person, with as many documents as the store allows",
+)
