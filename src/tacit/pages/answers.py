@@ -92,8 +92,8 @@ def _by_success(bound: SuccessBound, success: float) -> str:
 def _by_factor(told: MaximalLeakage) -> str:
     return (
         f"Whatever somebody wants to find out about {told.secret}, reading this makes a right "
-        f"guess at most {factor_words(told)} times as likely, whatever else that person knows. What is one of "
-        "very many stays hard to guess; what is one of a few does not."
+        f"guess at most {factor_words(told)} times as likely, whatever else that person knows. "
+        "What is one of very many stays hard to guess; what is one of a few does not."
     )
 
 
