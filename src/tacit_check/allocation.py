@@ -8,7 +8,7 @@ from flint import arb, fmpq, fmpz_poly
 
 from tacit_check.balls import HALF, ONE, ZERO, half_square_tail, integer_up, whole
 from tacit_check.curves import Both, Curve
-from tacit_check.elementary import gaussian, nothing
+from tacit_check.elementary import ADDED, gaussian, nothing
 
 # Points of a lattice and bits of a mass; what one ratio may have beyond the lattice; the largest
 # distance at which a lattice of equal steps holds both the bulk and the tail of a ratio.
@@ -28,7 +28,7 @@ def random_allocation(exact: fmpq, steps: int) -> Both | None:
         return gaussian(exact)
     if exact > FARTHEST * FARTHEST or steps > MOST_STEPS:
         return None
-    return Both(_curves(_average(arb(exact).sqrt(), steps), steps), theorems=(SOURCE,))
+    return Both(_curves(_average(arb(exact).sqrt(), steps), steps), order=ADDED, theorems=(SOURCE,))
 
 
 SOURCE = "Feldman and Shenfeld (2025), Section 3: the pair of balls in bins; convex order"

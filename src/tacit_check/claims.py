@@ -203,6 +203,9 @@ def _approximate(claim: Claim, mechanism: Known, composed: Composed) -> Checked:
     if epsilon is None:
         # δ at an ε of ∞: what gives itself away
         return verdict(claim, claim["delta"], composed.infinite(), None)
+    exact = composed.exact(fmpq(1)) if epsilon == 0 else None
+    if exact is not None:
+        return exactly(claim, claim["delta"], exact, composed.attained)
     upper, lower = composed.delta(epsilon, claim["delta"])
     return verdict(claim, claim["delta"], upper, lower)
 
@@ -247,6 +250,11 @@ def _success(claim: Claim, mechanism: Known, composed: Composed) -> Checked:
     if prior == 1 or success == 1:
         return exactly(claim, success, fmpq(1) if prior == 1 else fmpq(0), True)
     if mechanism.parts:
+        source = "finite laws: fractions"
+        exact = composed.exact((1 - prior) / prior)
+        if exact is not None:
+            value = 1 - prior + prior * exact
+            return exactly(claim, success, value, composed.attained, NEYMAN, source)
         # 1 − p + p H(ε), ε = ln((1 − p)/p): as δ at an ε
         share = arb(prior)
         epsilon = ((ONE - share) / share).log()

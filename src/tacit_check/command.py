@@ -40,6 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if importlib.util.find_spec("flint") is None:
         print(MISSING, file=sys.stderr)
         return REFUSED
+    # once, before a process of its own for every file
+    importlib.import_module("tacit_check.claims")
     worst = HELD
     for path in chosen.files:
         worst = max(worst, tell(path, within(path, chosen.data), sys.stdout, plain=chosen.json))

@@ -26,6 +26,7 @@ class Curve:
         most: L <= most surely; None where L is not bounded.
         pure: the same as an exact number, where it is one.
         gaussian: μ² exactly, where it is the curve of N(μ, 1) against N(0, 1).
+        exact: H at γ = e^ε as a fraction, where probabilities are fractions.
         renyi: ln ∫ P^α Q^{1−α} at an order α > 1 as a ball; None where no closed form is known.
     """
 
@@ -35,6 +36,7 @@ class Curve:
     most: arb | None = None
     pure: fmpq | None = None
     gaussian: fmpq | None = None
+    exact: Callable[[fmpq], fmpq] | None = None
     renyi: Moment | None = None
 
     def at(self, epsilon: arb) -> arb:
@@ -51,11 +53,14 @@ class Both:
     Attributes:
         curves: one or two.
         note: what is true up to something, in words.
+        order: which inputs the first curve has first, so that orders of several releases agree;
+            empty where one curve serves both.
         theorems: what was used.
     """
 
     curves: tuple[Curve, ...]
     note: str = ""
+    order: str = ""
     theorems: tuple[str, ...] = ()
 
 

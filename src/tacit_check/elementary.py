@@ -11,8 +11,12 @@ from flint import arb, fmpq
 from tacit_check.balls import HALF, ONE, ZERO, RefusedFileError, half_square_tail, largest, whole
 from tacit_check.curves import Both, Curve, Height, from_tails, highest, turned
 
+# The first curve has the record and the second has not.
+ADDED = "with against without"
 # Rows of a table against each other: pairs times entries that are looked at.
 MOST_ENTRIES, MOST_WORK = 4096, 1 << 20
+# Rows of which every two are composed by themselves.
+MOST_ORDERED = 3
 # Terms of a discrete Gaussian that are summed one by one.
 MOST_TERMS = 20_000
 # Variance that is given up where whole noise in many coordinates is bounded by a continuous one.
@@ -179,15 +183,35 @@ def _whole(shift: int, variance: fmpq, spread: float) -> Curve:
     )
 
 
-def response(truth: arb, categories: int, pure: fmpq | None = None) -> Both:
+def response(truth: fmpq, categories: int) -> Both:
     """The truth with probability p, any other of k answers with r = (1 − p)/(k − 1)."""
+    other = (1 - truth) / (categories - 1)
+    rest = other * (categories - 2)
+    return Both((fractions([truth, other, rest], [other, truth, rest]),), theorems=(RESPONSE,))
+
+
+RESPONSE = "Kairouz, Oh and Viswanath (2016), Section 3"
+
+
+def told(epsilon: fmpq, categories: int) -> Both:
+    """The same with p = e^ε/(e^ε + k − 1)."""
+    truth = ONE / (ONE + (categories - 1) * arb(-epsilon).exp())
     other = (ONE - truth) / (categories - 1)
-    curve = finite_pair(
-        [truth, other, other * (categories - 2)], [other, truth, other * (categories - 2)]
-    )
-    if pure is not None:
-        curve = replace(curve, most=arb(pure), pure=pure)
-    return Both((curve,), theorems=("Kairouz, Oh and Viswanath (2016), Section 3",))
+    rest = other * (categories - 2)
+    curve = finite_pair([truth, other, rest], [other, truth, rest])
+    curve = replace(curve, most=arb(epsilon), pure=epsilon)
+    return Both((curve,), theorems=(RESPONSE,))
+
+
+def fractions(own: list[fmpq], other: list[fmpq]) -> Curve:
+    """The curve of two laws of fractions: exact at γ = e^ε, Σ max(p − γ q, 0)."""
+    curve = finite_pair([arb(one) for one in own], [arb(one) for one in other])
+
+    def exact(gamma: fmpq) -> fmpq:
+        gains = (p - gamma * q for p, q in zip(own, other, strict=True))
+        return sum((gain for gain in gains if gain > 0), fmpq(0))
+
+    return replace(curve, exact=exact)
 
 
 def finite_pair(own: list[arb], other: list[arb]) -> Curve:
@@ -237,9 +261,12 @@ def table(rows: list[list[fmpq]]) -> Both:
     """Every two rows of a finite mechanism."""
     if len(rows) ** 2 * len(rows[0]) > MOST_WORK:
         raise RefusedFileError("table: more pairs of rows than a checker compares")
-    laws = [[arb(weight / sum(row, fmpq(0))) for weight in row] for row in rows]
-    curves = [finite_pair(one, other) for one in laws for other in laws if one is not other]
-    return Both((highest(curves),), theorems=("the definition, outcome by outcome",))
+    laws = [[weight / sum(row, fmpq(0)) for weight in row] for row in rows]
+    curves = [fractions(one, other) for one in laws for other in laws if one is not other]
+    theorems = ("the definition, outcome by outcome",)
+    if len(rows) > MOST_ORDERED:
+        return Both((highest(curves),), theorems=theorems)
+    return Both(tuple(curves), order=f"two of {len(rows)} rows", theorems=theorems)
 
 
 def exponential(exact: fmpq) -> Both:
@@ -285,7 +312,7 @@ def sampled(rate: fmpq, base: Both) -> Both:
         # of a Gaussian the reverse order is the smaller at every Rényi order
         curves += [forward, replace(back, renyi=forward.renyi, attained=back.attained)]
     source = "Zhu, Dong and Wang (2022), Theorem 11; Balle, Barthe and Gaboardi (2018), Theorem 2"
-    return Both(tuple(curves), base.note, (*base.theorems, source))
+    return Both(tuple(curves), base.note, ADDED, (*base.theorems, source))
 
 
 def _sampled(share: arb, rest: arb, base: Curve, most: arb | None) -> Curve:
@@ -377,7 +404,8 @@ def group(rate: fmpq, exact: fmpq, records: int) -> Both:
 
     forward = from_tails(tails)
     source = "Choquette-Choo, Ganesh, Steinke and Thakurta (2024), Lemma 4.5 and Theorem 4.7"
-    return Both((forward, turned(forward, most=-rest.log() * records)), theorems=(source,))
+    curves = (forward, turned(forward, most=-rest.log() * records))
+    return Both(curves, order=ADDED, theorems=(source,))
 
 
 def _crossing(lifts: list[arb], level: arb) -> arb | None:

@@ -131,12 +131,11 @@ def _response(node: Node, _: Reader) -> Known:
         raise RefusedFileError("response: expected truth or epsilon")
     if "truth" in node:
         truth = number(node, "truth", low=0, high=1)
-        found = pair(elementary.response(arb(truth), answers))
+        found = pair(elementary.response(truth, answers))
         return _guessed(found, answers * max(truth, (1 - truth) / (answers - 1)))
     epsilon = number(node, "epsilon", low=0, high=10_000)
     truth_ball = ONE / (ONE + (answers - 1) * arb(-epsilon).exp())
-    found = pair(elementary.response(truth_ball, answers, epsilon))
-    return _guessed(found, rational_up(answers * truth_ball))
+    return _guessed(pair(elementary.told(epsilon, answers)), rational_up(answers * truth_ball))
 
 
 def _guessed(found: Known, factor: fmpq) -> Known:
@@ -331,17 +330,7 @@ def _composition(node: Node, reader: Reader) -> Known:
             raise RefusedFileError(f"composition: expected at most {MOST_COUNT} releases")
     if unknown:
         return Known(unknown=unknown)
-    factor = None
-    if all(one.factor is not None for one in found):
-        factor = fmpq(1)
-        for part, one in zip(node["parts"], found, strict=True):
-            times = count(part, "count", high=MOST_NODES)
-            assert one.factor is not None
-            if one.factor.height_bits() * times > MOST_BITS:
-                raise RefusedFileError(
-                    "composition: a factor with more digits than a checker holds"
-                )
-            factor *= one.factor**times
+    factor = _product([int(part["count"]) for part in node["parts"]], found)
     return Known(
         tuple(parts),
         factor=factor,
@@ -350,6 +339,16 @@ def _composition(node: Node, reader: Reader) -> Known:
         theorems=tuple(dict.fromkeys(line for one in found for line in one.theorems)),
         notes=tuple(dict.fromkeys(line for one in found for line in one.notes)),
     )
+
+
+def _product(times: list[int], found: list[Known]) -> fmpq | None:
+    # Π factor^T; none where it has more digits than are worth it
+    factor = fmpq(1)
+    for many, one in zip(times, found, strict=True):
+        if one.factor is None or one.factor.height_bits() * many > MOST_BITS:
+            return None
+        factor *= one.factor**many
+    return factor
 
 
 ADD, REPLACE = ("add-remove",), ("replace",)

@@ -58,9 +58,11 @@ class Share:
         beta = self.own.lgamma() + self.rest.lgamma() - (self.own + self.rest).lgamma()
         self.scale = (arb(2).log() - beta).exp()
         # outside of low and high lies a mass of at most 2^−110 each, where H is from 0 to 1
-        self.low, self.high = _quantile(self.below), ONE - _quantile(self.above)
-        outside = self.below(self.low) + self.above(ONE - self.high)
-        self.unseen = ZERO.union(outside.max(ZERO))
+        self.low, short = _quantile(self.below), _quantile(self.above)
+        # the angle of X = 1 − x, without what cancels
+        self.end = arb.pi() * HALF - short.sqrt().asin()
+        outside = self.below(self.low) + self.above(short)
+        self.unseen = ZERO.union(outside.max(ZERO) + LEFT_OUT)
 
     def below(self, x: arb, more: int = 0) -> arb:
         """Return P(X < x), and with ``more`` = 1 that of X weighted by itself."""
@@ -72,6 +74,15 @@ class Share:
 
     def mixed(self, epsilon: arb, most: arb | None = None) -> arb:
         """Return E H(ε; X μ²) over X below ``most``."""
+        if not epsilon > 0:
+            # H(ε) = 1 − e^ε + e^ε H(−ε) of a symmetric pair; |H'| <= 1 about 0
+            if epsilon < 0 and most is None:
+                return -epsilon.expm1() + epsilon.exp() * self.mixed(-epsilon)
+            if not epsilon.is_zero():
+                return ZERO.union(ONE)
+        # below μ = ε/14 the curve is less than Φ(−13), and that is less than 2^−120
+        nearest = epsilon / 14 / self.length
+        low = arb(self.low.max(nearest * nearest).lower())
         shift, length, growth = acb(epsilon), acb(self.length), acb(epsilon.exp())
         root = acb(2).sqrt()
 
@@ -80,14 +91,16 @@ class Share:
             # Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) but where sin θ = 0
             sine, cosine = theta.sin(), theta.cos()
             near = sine * length / 2
-            far = shift / (near * 2)
+            far = acb(0) if epsilon.is_zero() else shift / (near * 2)
             curve = ((far - near) / root).erfc() - growth * ((far + near) / root).erfc()
             return sine ** (self.rank - 1) * cosine ** (self.dim - self.rank - 1) * curve
 
-        end = self.high if most is None else most
-        if not end > self.low:
+        start, end = low.sqrt().asin(), self.end
+        if most is not None and most < ONE:
+            end = -((-most.sqrt().asin()).max(-end))
+        if not end > start:
             return self.unseen
-        found = integral(integrand, self.low.sqrt().asin(), end.sqrt().asin())
+        found = integral(integrand, start, end)
         return self.scale * found * HALF + self.unseen
 
     def any_spectrum(self, epsilon: arb) -> arb:
@@ -97,6 +110,8 @@ class Share:
         φ(√w/2 − ε/√w)/(2√w). A tangent at w₁ >= w₀ lies above it from w₀ on, and the larger of
         both is convex: E of the curve up to where they cross, and of the tangent beyond.
         """
+        if epsilon < 0:
+            return -epsilon.expm1() + epsilon.exp() * self.any_spectrum(-epsilon)
         square = self.length * self.length
         bend = 2 * (ONE + epsilon * epsilon).sqrt() - 2
         mean = square * self.own / (self.own + self.rest)
@@ -123,7 +138,7 @@ class Share:
             gap = _of_square(epsilon, middle)[0] - height - slope * (middle - point)
             low, high = (middle, high) if gap > 0 else (low, middle) if gap < 0 else (low, high)
         first, last = (low / square).min(ONE), (high / square).min(ONE)
-        rising = self.mixed(epsilon, -((-first).max(-self.high)))
+        rising = self.mixed(epsilon, first)
         # E (c + s X μ²) over X > x, and a sliver between both at most 1
         beyond = ONE - self.below(last)
         mean = self.own / (self.own + self.rest) * (ONE - self.below(last, 1))
@@ -165,7 +180,11 @@ def sketch(columns: int, dim: int, low: fmpq, high: fmpq) -> Both | None:
         highest([_scaled(columns * m, end) for m in range(1, dim + 1) for end in ends])
         for ends in orders
     ]
-    return Both(tuple(found), theorems=("pave, Lemma 7.6: the worst eigenvalues are at the ends",))
+    return Both(
+        tuple(found),
+        order="sketch",
+        theorems=("pave, Lemma 7.6: the worst eigenvalues are at the ends",),
+    )
 
 
 def _scaled(count: int, end: arb) -> Curve:
