@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from tacit._ground.threads import one_thread
 from tacit.compute import available_workers
@@ -21,8 +22,8 @@ from tacit.hidden_states.codebooks.certificates import Codes
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 
-# scores of a block of rows that stay in the cache of a thread: 4 MB
-SCORES_TOGETHER = 2**20
+# scores of a block of rows that stay in the cache of a thread: 1 MB
+SCORES_TOGETHER = 2**18
 # products of codewords that are kept between calls: 256 MB
 PRODUCTS_KEPT = 2**26
 
@@ -43,19 +44,24 @@ class Stages:
         return tuple(0.5 * np.einsum("cr,cr->c", table, table) for table in self.codewords)
 
     @cached_property
-    def _known(self) -> dict[int, list[Floats]]:
+    def _known(self) -> dict[int, Floats]:
         return {}
 
-    def products(self, stage: int) -> list[Floats]:
-        """Return ``⟨c_j, c⟩`` of the codewords of each stage j before with those of one."""
+    def products(self, stage: int) -> Floats:
+        """Return ``−⟨c_j, c⟩`` of all codewords before a stage with its own, and a row of ones."""
         if stage in self._known:
             return self._known[stage]
-        own = self.codewords[stage].T
-        found = [table @ own for table in self.codewords[:stage]]
+        before, own = self.codewords[:stage], self.codewords[stage]
+        ones = np.ones((1, len(own)), dtype=np.float32)
+        found = np.concatenate([*(-(table @ own.T) for table in before), ones])
         # kept for further calls, unless they are too many
         if sum(len(table) for table in self.codewords) ** 2 <= 2 * PRODUCTS_KEPT:
             self._known[stage] = found
         return found
+
+    def first(self, stage: int) -> Codes:
+        """Return where the products of each stage before one start, and the row of ones."""
+        return np.cumsum([0, *(len(table) for table in self.codewords[:stage])])
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +96,7 @@ def extended(rows: Floats, stages: Stages, stage: int, beams: Beams, width: int)
     size = len(stages.codewords[stage])
     kept = min(width, before * size)
     turned, half = np.ascontiguousarray(stages.codewords[stage].T), stages.halves[stage]
-    products = stages.products(stage)
+    products, first = stages.products(stage), stages.first(stage)
     codes = np.empty((count, kept, stage + 1), dtype=np.int64)
     scores = np.empty((count, kept), dtype=np.float32)
     step = max(1, SCORES_TOGETHER // (before * size))
@@ -99,7 +105,8 @@ def extended(rows: Floats, stages: Stages, stage: int, beams: Beams, width: int)
         part = slice(start, start + step)
         own = rows[part] @ turned
         own -= half
-        found = _best(own, products, beams.codes[part], beams.scores[part], kept)
+        total = _scores(own, products, first, beams.codes[part], beams.scores[part])
+        found = _best(total, beams.codes[part], kept)
         codes[part], scores[part] = found.codes, found.scores
 
     # a block of rows is one thread's own, so that no product waits for another
@@ -109,18 +116,33 @@ def extended(rows: Floats, stages: Stages, stage: int, beams: Beams, width: int)
     return Beams(codes, scores)
 
 
-def _best(own: Floats, products: list[Floats], codes: Codes, scores: Floats, kept: int) -> Beams:
+def _scores(own: Floats, products: Floats, first: Codes, codes: Codes, scores: Floats) -> Floats:
+    """Return the score of every extension of every sum, (n, B, C).
+
+    ``‖x − s − c‖² = ‖x‖² − 2 (⟨x, s⟩ − ½‖s‖²) − 2 (⟨x, c⟩ − ½‖c‖² − ⟨s, c⟩)``.
+    """
+    count, before, stages = codes.shape
+    if stages == 0:
+        return own[:, None]
+    # the products −⟨c_j, c⟩ are looked up and added in one pass, as a sparse row of ones times
+    # their table: no residual is formed, and a row is multiplied by each codeword once
+    places = np.empty((count * before, stages + 1), dtype=np.int32)
+    places[:, :-1] = codes.reshape(-1, stages) + first[:-1]
+    places[:, -1] = first[-1]
+    weights = np.ones(places.shape, dtype=np.float32)
+    weights[:, -1] = scores.reshape(-1)
+    ends = np.arange(0, places.size + 1, stages + 1, dtype=np.int32)
+    shape = (len(places), len(products))
+    looked_up = sparse.csr_matrix((weights.reshape(-1), places.reshape(-1), ends), shape)
+    total: Floats = (looked_up @ products).reshape(count, before, -1)
+    total += own[:, None]
+    return total
+
+
+def _best(total: Floats, codes: Codes, kept: int) -> Beams:
     """Return the best of all extensions of one block of rows, (n, kept)."""
-    count, before = scores.shape
-    size = own.shape[1]
-    # ‖x − s − c‖² = ‖x‖² − 2 (⟨x, s⟩ − ½‖s‖²) − 2 (⟨x, c⟩ − ½‖c‖² − ⟨s, c⟩): the products ⟨c_j, c⟩
-    # are looked up, so that no residual is formed and a row is multiplied by each codeword once
-    total = own[:, None] + scores[:, :, None]
-    held = np.empty((count * before, size), dtype=np.float32)
-    for stage, table in enumerate(products):
-        np.take(table, codes[:, :, stage].reshape(-1), axis=0, out=held, mode="clip")
-        total -= held.reshape(total.shape)
-    flat, every = total.reshape(count, before * size), np.arange(count)
+    count, _, size = total.shape
+    flat, every = total.reshape(count, -1), np.arange(count)
     found = np.empty((count, kept, codes.shape[2] + 1), dtype=np.int64)
     best = np.empty((count, kept), dtype=np.float32)
     for place in range(kept):

@@ -251,6 +251,9 @@ def readable(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """
     if rows.dtype.kind not in "fiu":
         return rows
+    if rows.dtype == np.float32 and (np.abs(rows) <= LARGEST_ENTRY).all():
+        # NaN is not below anything: these are rows of numbers as they should be
+        return rows
     # what float32 cannot hold would make a distance infinite, and its code another one's
     wide = rows.astype(np.float64)
     return np.clip(np.nan_to_num(wide, nan=0.0), -LARGEST_ENTRY, LARGEST_ENTRY)

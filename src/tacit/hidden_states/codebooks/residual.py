@@ -21,7 +21,7 @@ from tacit.hidden_states.codebooks.beam import Stages, nearest_sums, sums
 from tacit.hidden_states.codebooks.certificates import Codes
 from tacit.hidden_states.codebooks.codec import Codec
 from tacit.hidden_states.codebooks.methods import ResidualFit
-from tacit.hidden_states.codebooks.residual_fitting import STEPS_OF_STAGE, fit_stages
+from tacit.hidden_states.codebooks.residual_fitting import fit_stages
 from tacit.hidden_states.codebooks.response import RandomizedParts
 from tacit.hidden_states.codebooks.subspace import Floats, Subspace, power_near
 from tacit.hidden_states.origin import Origin, digest_of
@@ -159,8 +159,7 @@ class ResidualCodebook(Codec):
                 f"states: expected at least {how.least_cell}, the least cell, got {len(rows)} rows"
             )
         source = generator(rng)
-        steps = how.stages * STEPS_OF_STAGE
-        with progress_bar(steps, "codebook", shown=progress is not False) as advance:
+        with progress_bar(how.stages, "codebook", shown=progress is not False) as advance:
             space, stages = fit_stages(rows.numpy(), how, source, advance)
         return cls(
             stages=tuple(torch.from_numpy(table) for table in stages),

@@ -13,13 +13,15 @@ from tacit._ground.checks import Array
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 
-# Bits by which directions are chosen, for each bit of a code: codes are not those of normal
-# vectors, for which one would do, and what is left out is lost.
-BITS_PER_BIT = 4.0
+# Bits by which directions are chosen, for each bit of a code, and directions at least: codes are
+# not those of normal vectors, for which one would do, and what is left out is lost.
+BITS_PER_BIT, LEAST_WIDTH = 2.0, 192
 # a basis that leaves out less than this share of the directions is not worth its product
 WORTH_IT = 0.75
+# of the largest variance
+ROUNDING = 1e-6
 # rows that are centred at once
-ROWS_TOGETHER = 8192
+ROWS_TOGETHER = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +48,10 @@ class Subspace:
         with np.errstate(over="ignore", invalid="ignore"):
             for start in range(0, len(rows), ROWS_TOGETHER):
                 part = slice(start, start + ROWS_TOGETHER)
-                # centred and in the unit first: no square over- or underflows then
-                centred = (rows[part] - self.mean) * np.float32(1.0 / unit)
+                # centred first, as a far mean would cost the digits of all that differs
+                centred = rows[part] - self.mean
                 found[part] = centred if self.basis is None else centred @ self.basis.T
+                found[part] *= np.float32(1.0 / unit)
         return found
 
     def vectors(self, coordinates: Floats) -> Floats:
@@ -92,7 +95,8 @@ def principal_subspace(rows: Floats, mean: Floats, unit: float, bits: float) -> 
     """Return the principal directions about a mean that a code of b bits can use.
 
     Reverse water-filling spends b bits on the k directions of largest variance λ, with
-    ``½ Σ_{i<=k} log2(λ_i/λ_{k+1}) >= 4b`` here: four times the bits, for rows that are not normal.
+    ``½ Σ_{i<=k} log2(λ_i/λ_{k+1}) >= 2b`` here: twice the bits, and 192 directions at least that
+    have any variance, for rows that are not normal.
 
     Args:
         rows: (n, d).
@@ -116,7 +120,7 @@ def principal_subspace(rows: Floats, mean: Floats, unit: float, bits: float) -> 
         part = whole.coordinates(rows[start : start + ROWS_TOGETHER], unit)
         scatter += part.T @ part
     values, directions = np.linalg.eigh(scatter)
-    kept = _directions(np.maximum(values[::-1], 0.0), BITS_PER_BIT * bits)
+    kept = _directions(values[::-1], BITS_PER_BIT * bits)
     if kept >= WORTH_IT * width:
         return whole
     return Subspace(mean, np.ascontiguousarray(directions[:, ::-1][:, :kept].T, dtype=np.float32))
@@ -124,14 +128,12 @@ def principal_subspace(rows: Floats, mean: Floats, unit: float, bits: float) -> 
 
 def _directions(variances: Array, bits: float) -> int:
     """Return the directions that b bits are spent on, at least one."""
+    # what rounding of float32 products leaves of no variance
+    seen = int(np.count_nonzero(variances > ROUNDING * variances[0]))
     spent = 0.0
-    for count in range(1, len(variances)):
-        here, after = float(variances[count - 1]), float(variances[count])
-        # all directions from here on have no variance: nothing to say of them
-        if after <= 0.0 or here <= 0.0:
-            return count
+    for count in range(1, seen):
         # the water falls from λ_k to λ_{k+1} in all k directions that it covers
-        spent += 0.5 * count * math.log2(here / after)
+        spent += 0.5 * count * math.log2(float(variances[count - 1]) / float(variances[count]))
         if spent >= bits:
-            return count
-    return len(variances)
+            return min(max(count, LEAST_WIDTH), seen)
+    return max(seen, 1)
