@@ -41,7 +41,7 @@ test: $(INSTALLED)
 test-thorough: $(INSTALLED)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --thorough -n auto --dist worksteal $(TEST)
 
-# What needs PostgreSQL, Opacus, Dask and Ray, against servers of its own that are gone afterwards.
+# What needs PostgreSQL, Spark, Opacus, Dask and Ray, against servers of its own that are gone afterwards.
 test-services: $(INSTALLED_SERVICES)
 	$(BIN)/python -m tests.postgres $(SERVICES)
 
@@ -107,7 +107,7 @@ $(BENCH_INSTALLED): $(INSTALLED)
 	@touch $@
 
 $(INSTALLED_SERVICES): $(INSTALLED)
-	$(INSTALL) --editable '.[dev,postgres,opacus,cluster]'
+	$(INSTALL) --editable '.[dev,postgres,opacus,cluster,spark]'
 	$(COMPILE)
 	@touch $@
 

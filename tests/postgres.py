@@ -19,7 +19,10 @@ from pathlib import Path
 from typing import NoReturn
 
 DEBIAN = Path("/usr/lib/postgresql")
-INSTALL = ("apt-get", "install", "-y", "-qq", "--no-install-recommends", "postgresql")
+INSTALL = (
+    *("apt-get", "install", "-y", "-qq", "--no-install-recommends"),
+    *("postgresql", "default-jre-headless"),
+)
 
 
 def programs() -> Path | None:
@@ -83,7 +86,8 @@ def main(arguments: list[str]) -> int:
     if importlib.util.find_spec("psycopg") is None:
         fail("the driver psycopg is missing; pip install 'tacit-privacy[postgres]'")
     binaries = programs()
-    if binaries is None:
+    if binaries is None or shutil.which("java") is None:
+        # Spark runs on Java
         install()
         binaries = programs()
     if binaries is None:

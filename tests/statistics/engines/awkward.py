@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 
 from tacit import Effort, Table
 from tacit.statistics import prepare
@@ -79,3 +80,29 @@ def in_memory(found, names, groups, numbers):
     rows = np.array([one[:3] for one in kept]).reshape(-1, 3)
     people = np.unique([one[3] for one in kept], return_inverse=True)[1].reshape(-1)
     return InMemory(person_sums(found.added, rows, people))
+
+
+def shop():
+    """Visits, the people who made them, and shops."""
+    rng = np.random.default_rng(4)
+    visits = pd.DataFrame(
+        {
+            "customer": rng.choice([*(f"c{one}" for one in range(60)), None], 500),
+            "city": rng.choice(["Bern", "Oslo", "Rome", None], 500),
+            "kind": rng.integers(1, 4, 500),
+            "spent": rng.choice([*np.arange(0.0, 60.0, 2.5), np.nan], 500),
+            "day": pd.to_datetime(rng.choice(["2024-01-05", "2024-02-07", "2025-01-01"], 500)),
+            "shop": rng.integers(0, 4, 500),
+        }
+    )
+    people = pd.DataFrame(
+        {
+            "customer": [f"c{one}" for one in range(50)],
+            "income": rng.choice([3e4, 5e4, 8e4, np.nan, 3e5], 50),
+            "age": rng.integers(10, 90, 50),
+            "rate": rng.choice([-0.5, 0.25, 1.0], 50),
+            "member": rng.random(50) < 0.5,
+        }
+    )
+    shops = pd.DataFrame({"shop": [0, 1, 2], "size": [10.0, 20.0, 30.0]})
+    return {"visits": visits, "people": people, "shops": shops}

@@ -3,12 +3,13 @@
 import json
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from tacit import Table
 from tacit.statistics.engines.workflow import answer, prepare_sql
+
+from .awkward import shop
 
 BOUNDS = {"income": (0.0, 200_000.0), "spent": (0.0, 50.0), "rate": (-1.0, 1.0)}
 LEVELS = {"city": ("Bern", "Oslo"), "kind": (1, 2)}
@@ -19,28 +20,7 @@ PROMISE = Table(
 
 @pytest.fixture(scope="module")
 def frames():
-    rng = np.random.default_rng(4)
-    visits = pd.DataFrame(
-        {
-            "customer": rng.choice([*(f"c{one}" for one in range(60)), None], 500),
-            "city": rng.choice(["Bern", "Oslo", "Rome", None], 500),
-            "kind": rng.integers(1, 4, 500),
-            "spent": rng.choice([*np.arange(0.0, 60.0, 2.5), np.nan], 500),
-            "day": pd.to_datetime(rng.choice(["2024-01-05", "2024-02-07", "2025-01-01"], 500)),
-            "shop": rng.integers(0, 4, 500),
-        }
-    )
-    people = pd.DataFrame(
-        {
-            "customer": [f"c{one}" for one in range(50)],
-            "income": rng.choice([3e4, 5e4, 8e4, np.nan, 3e5], 50),
-            "age": rng.integers(10, 90, 50),
-            "rate": rng.choice([-0.5, 0.25, 1.0], 50),
-            "member": rng.random(50) < 0.5,
-        }
-    )
-    shops = pd.DataFrame({"shop": [0, 1, 2], "size": [10.0, 20.0, 30.0]})
-    return {"visits": visits, "people": people, "shops": shops}
+    return shop()
 
 
 def numbers(sql, frames, promise=PROMISE):

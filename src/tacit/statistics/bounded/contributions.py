@@ -86,19 +86,26 @@ class Contributions:
 
     def values(self, rows: Array) -> GridValues:
         """Return what clamped rows add, on a grid that the bounds alone set; none beyond w."""
+        return self.values_of(rows, self.query.terms, np.arange(len(self.query.terms)))
+
+    def values_of(
+        self, rows: Array, terms: Sequence[Term], places: npt.NDArray[np.intp]
+    ) -> GridValues:
+        """Return what clamped rows add to terms, each on the grid of the one at a place."""
         # clamped first: no row adds more than the bounds allow, whatever the table holds
         clamped = np.clip(rows, self.lows, self.highs)
+        exponents = self.exponents[places]
         # φ less its offset inside its conditions, where it is in [−w, w]
-        added = row_values(self.query.terms, clamped, self.centres)
-        conditions = [term(one.conditions) for one in self.query.terms]
+        added = row_values(terms, clamped, self.centres)
+        conditions = [term(one.conditions) for one in terms]
         inside = row_values(conditions, clamped, self.centres)
-        added -= self.offsets * inside
+        added -= self.offsets[places] * inside
         # to the grid, and never beyond w: rounding to nearest might step over it
-        integers = np.rint(np.ldexp(added, -self.exponents))
-        most = np.floor(np.ldexp(self.widths, -self.exponents))
+        integers = np.rint(np.ldexp(added, -exponents))
+        most = np.floor(np.ldexp(self.widths[places], -exponents))
         np.clip(integers, -most, most, out=integers)
         integers += 0.0
-        return GridValues(integers, self.exponents)
+        return GridValues(integers, exponents)
 
     def count_clamped(self, rows: Array) -> int:
         """Return how many rows have a number outside its bounds; for the holder of the table."""

@@ -11,7 +11,15 @@ from typing import Any, TypeAlias
 from sqlglot import exp
 
 from tacit.statistics.engines.dialects import Dialect
-from tacit.statistics.engines.schema import DATE, NUMBERS, TEXTS, TRUTH, TableThere, TypedColumn
+from tacit.statistics.engines.schema import (
+    DATE,
+    FLOAT,
+    NUMBERS,
+    TEXTS,
+    TRUTH,
+    TableThere,
+    TypedColumn,
+)
 
 Ends: TypeAlias = tuple[float, float]
 
@@ -107,6 +115,11 @@ class ExpressionReader:
     def written(self, alias: str, column: TypedColumn) -> str:
         """Return a column as it stands in the statement."""
         return f"{self.dialect.named(alias)}.{self.dialect.named(column.name)}"
+
+    def held(self, alias: str, column: TypedColumn) -> str:
+        """Return a column that is NULL where it holds nothing: NaN is nothing among numbers."""
+        text = self.written(alias, column)
+        return self.cell(alias, column) if column.kind == FLOAT else text
 
     # numbers
 
@@ -260,8 +273,7 @@ class ExpressionReader:
         alias, known = self.find(column)
         written = self.written(alias, known)
         if isinstance(told, exp.Null):
-            # NaN, and a text that is no number, are there: NULL alone is nothing
-            return f"({written} IS NULL)"
+            return f"({self.held(alias, known)} IS NULL)"
         if known.kind != TRUTH:
             raise refused("IS TRUE", f"{known.name} holds {known.kind}")
         return f"({written} IS {'TRUE' if told.this else 'FALSE'})"

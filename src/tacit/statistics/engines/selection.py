@@ -440,7 +440,7 @@ def _count(
     one = reader.dialect.number(1.0)
     if isinstance(held, exp.Column):
         alias, column = reader.find(held)
-        text = f"(CASE WHEN {reader.written(alias, column)} IS NOT NULL THEN {one} END)"
+        text = f"(CASE WHEN {reader.held(alias, column)} IS NOT NULL THEN {one} END)"
         name = f"{column.name} IS NOT NULL"
     elif isinstance(held, exp.Case) and held.this is None and held.args.get("default") is None:
         if any(not isinstance(part.args["true"], exp.Literal) for part in held.args["ifs"]):

@@ -10,6 +10,7 @@ import numpy as np
 
 from tacit.statistics.bounded.contributions import Contributions
 from tacit.statistics.engines.dialects import Dialect
+from tacit.statistics.people.blocks import Block, blocks_of
 from tacit.statistics.people.vectors import (
     CLIP_SLACK,
     LARGEST_COORDINATE,
@@ -31,50 +32,6 @@ class RowSource:
 
     text: str = field(repr=False)
     keys: Mapping[int, tuple[str, ...]]
-
-
-@dataclass(frozen=True)
-class Block:
-    """Sums that share the columns by which rows are grouped.
-
-    Attributes:
-        keys: places of those columns.
-        cells: codes of each combination of levels that occurs.
-        measures: what is summed in a cell: terms without the conditions on the keys.
-        places: of the sum of each (cell, measure) among all; −1 where it was not asked for.
-    """
-
-    keys: tuple[int, ...]
-    cells: tuple[tuple[int, ...], ...]
-    measures: tuple[Term, ...]
-    places: tuple[tuple[int, ...], ...]
-
-
-def blocks_of(terms: Sequence[Term], keys: Mapping[int, Sequence[str]]) -> list[Block]:
-    """Return the terms in blocks, each of which is one grouping of the rows.
-
-    Raises:
-        ValueError: a condition on a category other than that it is one of the levels.
-    """
-    found: dict[tuple[int, ...], dict[tuple[int, ...], dict[Term, int]]] = {}
-    for place, one in enumerate(terms):
-        on_keys = [part for part in one.conditions if part.column in keys]
-        if any(part.low != part.high or not part.closed for part in on_keys):
-            raise ValueError("query: expected groups by the levels of a category, got ranges")
-        columns = tuple(part.column for part in on_keys)
-        codes = tuple(int(part.low) for part in on_keys)
-        rest = tuple(part for part in one.conditions if part.column not in keys)
-        if len(set(columns)) < len(columns):
-            # two levels of one column at once: no row adds to it
-            continue
-        measure = Term(rest, one.factors, one.once)
-        found.setdefault(columns, {}).setdefault(codes, {})[measure] = place
-    blocks = []
-    for columns, cells in found.items():
-        measures = tuple(dict.fromkeys(one for cell in cells.values() for one in cell))
-        places = tuple(tuple(cell.get(one, -1) for one in measures) for cell in cells.values())
-        blocks.append(Block(columns, tuple(cells), measures, places))
-    return blocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,8 +129,7 @@ class Statement:
         if block.keys:
             names = ", ".join(f"v{key}" for key in block.keys)
             listed = ", ".join(
-                f"({', '.join(self.rows.keys[k][c] for k, c in zip(block.keys, cell, strict=True))}"
-                f", {number})"
+                f"({', '.join([*self._literals(block.keys, cell), str(number)])})"
                 for number, cell in enumerate(block.cells)
             )
             cells = [f"b{place}({names}, g) AS (SELECT * FROM (VALUES {listed}) v({names}, g))"]
@@ -194,6 +150,10 @@ class Statement:
             f"s{place} AS {self.dialect.materialized}(SELECT a.p AS p, a.g AS g, {scaled} "
             f"FROM ({summed}) a{f' JOIN w{place} w ON a.g = w.g' if joined else ''})",
         ]
+
+    def _literals(self, keys: Sequence[int], cell: Sequence[float]) -> list[str]:
+        """Return the levels of a cell as its rows are compared with them."""
+        return [self.rows.keys[key][int(code)] for key, code in zip(keys, cell, strict=True)]
 
     def _factors(self, place: int, block: Block) -> tuple[list[str], list[str]]:
         """Return what the sums of each measure are multiplied by, and the table it stands in."""

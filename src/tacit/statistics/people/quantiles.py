@@ -16,7 +16,7 @@ from tacit._ground.checks import Array, RandomSource
 from tacit.design.choosing import choose, range_of
 from tacit.design.grid import Bits, random_bits
 from tacit.guarantees.adjacency import Adjacency
-from tacit.statistics.people.vectors import Places
+from tacit.statistics.people.blocks import Places
 from tacit.statistics.queries.chosen import AskedQuantile
 from tacit.statistics.queries.statistic import NORMAL_95
 

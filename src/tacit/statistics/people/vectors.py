@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tacit._ground.checks import Array
 from tacit._ground.numbers import EPS
 from tacit.statistics.bounded.contributions import Contributions
+from tacit.statistics.people.blocks import Block, Places, blocks_of, keys_of
 
 # Coordinates are whole multiples of 2⁻¹⁶ of a row: of 2¹⁴ rows, the longest clip, squares are
 # sums of 64-bit integers.
@@ -31,7 +32,6 @@ HALF, SPLIT = 22, 44
 LOW = 2**SPLIT - 1
 
 Whole: TypeAlias = npt.NDArray[np.int64]
-Places: TypeAlias = npt.NDArray[np.intp]
 
 
 def person_sums(added: Contributions, rows: Array, persons: Places) -> Array:
@@ -42,20 +42,45 @@ def person_sums(added: Contributions, rows: Array, persons: Places) -> Array:
         rows: (n, p) the table.
         persons: (n,) place of the person of every row, all of 0 … P − 1.
     """
-    count = int(persons.max(initial=-1)) + 1
-    sums = np.zeros((count, len(added.query.terms)))
-    once = np.array([one.once for one in added.query.terms], dtype=bool)
+    terms = added.query.terms
+    sums = np.zeros((int(persons.max(initial=-1)) + 1, len(terms)))
     # rows of a person side by side, so that a piece of the rows is summed person by person
     order = np.argsort(persons, kind="stable")
+    blocks = blocks_of(terms, keys_of(terms))
     for start in range(0, len(rows), ROWS_TOGETHER):
         some = order[start : start + ROWS_TOGETHER]
-        integers = added.values(rows[some]).integers
-        first = np.flatnonzero(np.diff(persons[some], prepend=-1))
-        # |integers| < 2²⁶ and fewer than 2²⁶ rows: every sum is exact, in any order
-        sums[persons[some][first]] += np.add.reduceat(integers, first, axis=0)
+        for block in blocks:
+            _add_block(sums, added, block, rows[some], persons[some])
+    once = np.array([one.once for one in terms], dtype=bool)
     # a person counts once, however many rows met the conditions
     sums[:, once] = np.minimum(sums[:, once], 1.0)
     return sums
+
+
+def _add_block(
+    sums: Array, added: Contributions, block: Block, rows: Array, persons: Places
+) -> None:
+    """Add what some rows add to the sums of one grouping: each row is in one cell, or in none."""
+    cells = block.cells_of(rows)
+    inside = np.flatnonzero(cells >= 0)
+    # rows of one person and cell side by side
+    keys = persons[inside] * len(block.cells) + cells[inside]
+    turn = np.argsort(keys, kind="stable")
+    inside, keys = inside[turn], keys[turn]
+    if not len(keys):
+        return
+    first = np.flatnonzero(np.diff(keys, prepend=-1))
+    places = np.array(block.places)
+    # all cells of a measure share its grid: that of any of its places
+    own = places[np.argmax(places >= 0, axis=0), np.arange(places.shape[1])]
+    integers = added.values_of(rows[inside], block.measures, own).integers
+    # |integers| < 2²⁶ and fewer than 2²⁶ rows: every sum is exact, in any order
+    totals = np.add.reduceat(integers, first, axis=0)
+    who, targets = keys[first] // len(block.cells), places[keys[first] % len(block.cells)]
+    for measure in range(places.shape[1]):
+        asked = targets[:, measure] >= 0
+        # each person and cell stands there once
+        sums[who[asked], targets[asked, measure]] += totals[asked, measure]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,152 @@
+"""PostgreSQL and Spark return the integers of memory and of DuckDB, whatever the rows hold."""
+
+import os
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tacit import Table
+from tacit.statistics.engines.contributors import InEngine
+from tacit.statistics.engines.postgres import PostgreSQL
+from tacit.statistics.engines.spark import Spark
+from tacit.statistics.engines.statement import RowSource
+from tacit.statistics.engines.workflow import answer
+
+from .awkward import LEVELS, QUERIES, in_memory, plan, shop, table
+from .test_select import ANSWERED, BOUNDS, PROMISE
+
+SCHEMA = "who string, city string, a double, b double"
+
+
+@pytest.fixture(scope="module")
+def session():
+    pyspark = pytest.importorskip("pyspark.sql")
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = pyspark.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.sql.shuffle.partitions", "2")
+    made = builder.config("spark.sql.ansi.enabled", "true").getOrCreate()
+    made.sparkContext.setLogLevel("ERROR")
+    yield made
+    made.stop()
+
+
+def rows_of(names, groups, numbers):
+    return [
+        (name, group, float(a), float(b))
+        for name, group, (a, b) in zip(names, groups, numbers.tolist(), strict=True)
+    ]
+
+
+def source(dialect, relation):
+    listed = tuple(f"CAST({dialect.quoted(one)} AS {dialect.text})" for one in LEVELS)
+    nothing = f"CAST('NaN' AS {dialect.double})"
+    return RowSource(
+        f"SELECT who AS p, a AS x0, b AS x1, city AS k2 FROM {relation} WHERE a <> {nothing} "
+        f"AND b <> {nothing} AND city IN ({', '.join(listed)})",
+        {2: listed},
+    )
+
+
+def agree(engine, relation, number):
+    found = plan(number)
+    metric, radius, norm = found.metric, found.radius, found.budget.norm
+    ours = in_memory(found, *table(number))
+    theirs = InEngine(engine, source(engine.dialect, relation), found.added)
+    assert theirs.total(metric, radius, norm).tolist() == ours.total(metric, radius, norm).tolist()
+    tried = [1, radius, min(10 * radius, 2**30)]
+    assert theirs.beyond(metric, tried, norm).tolist() == ours.beyond(metric, tried, norm).tolist()
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("number", range(0, 4 * len(QUERIES), 3))
+def test_postgresql_returns_the_integers_of_memory(number, postgres):
+    import psycopg
+
+    with psycopg.connect(postgres) as connection:
+        connection.execute("create table t (who text, city text, a float8, b float8)")
+        with connection.cursor() as cursor:
+            rows = rows_of(*table(number))
+            cursor.executemany("insert into t values (%s, %s, %s, %s)", rows)
+    engine = PostgreSQL(postgres)
+    agree(engine, "t", number)
+    engine.close()
+
+
+@pytest.mark.services
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("number", range(0, 4 * len(QUERIES), 9))
+def test_spark_returns_the_integers_of_memory(number, session):
+    frame = session.createDataFrame(rows_of(*table(number)), SCHEMA)
+    frame.createOrReplaceTempView("t")
+    agree(Spark(session), "t", number)
+
+
+def asked(sql):
+    used = {name: BOUNDS[name] for name in BOUNDS if name in sql}
+    if "size" in sql:
+        used = {"s.size": (0.0, 40.0)}
+    return replace(PROMISE, bounds=used or None, levels=None, clip=3.0)
+
+
+def integers(sql, tables, engine=None):
+    found = answer(sql, tables, asked(sql), public=("shops",), engine=engine)
+    plan = found.prepared.plan
+    return plan.persons.total(plan.metric, plan.radius, plan.budget.norm).tolist()
+
+
+@pytest.mark.postgres
+@pytest.mark.filterwarnings("ignore")
+def test_a_select_means_the_same_in_postgresql(postgres):
+    import psycopg
+    import sqlalchemy
+
+    frames = shop()
+    place = sqlalchemy.create_engine(postgres.replace("postgresql://", "postgresql+psycopg://"))
+    for name, frame in frames.items():
+        frame.to_sql(name, place, index=False)
+    place.dispose()
+    engine = PostgreSQL(postgres)
+    tables = {name: name for name in frames}
+    for sql in ANSWERED:
+        assert integers(sql, tables, engine) == integers(sql, frames), sql
+    engine.close()
+    # decimals that no double holds, and a cell that a cast would fail on
+    with psycopg.connect(postgres) as connection:
+        connection.execute("create table d (who text, x numeric)")
+        for held in ("1e400", "-1e400", "1e-400", "NaN", "2.5"):
+            connection.execute("insert into d values ('a', %s::numeric)", (held,))
+    engine = PostgreSQL(postgres)
+    promise = Table(epsilon=1.0, person="who", bounds={"x": (-1.0, 2.0)}, clip=10)
+    found = answer("SELECT SUM(x), SUM(x * x / 3) FROM d", {"d": "d"}, promise, engine=engine)
+    known = found.prepared.plan.persons.whole(found.prepared.plan.metric)
+    assert np.isfinite(known).all()
+    engine.close()
+
+
+def as_spark(cell, column):
+    """A cell of pandas as Spark takes it: of texts, NaN is nothing."""
+    if "string" in column and not isinstance(cell, str):
+        return None
+    return cell.to_pydatetime() if isinstance(cell, pd.Timestamp) else cell
+
+
+@pytest.mark.services
+@pytest.mark.filterwarnings("ignore")
+def test_a_select_means_the_same_in_spark(session):
+    frames = shop()
+    tables = {}
+    for name, frame in frames.items():
+        kinds = {"int64": "bigint", "float64": "double", "bool": "boolean"}
+        schema = ", ".join(
+            f"{key} {kinds.get(str(kind), 'timestamp' if key == 'day' else 'string')}"
+            for key, kind in frame.dtypes.items()
+        )
+        cells = [
+            [as_spark(*pair) for pair in zip(row, schema.split(", "), strict=True)]
+            for row in frame.astype(object).to_numpy().tolist()
+        ]
+        tables[name] = session.createDataFrame(cells, schema)
+    for sql in ANSWERED:
+        assert integers(sql, tables, Spark(session)) == integers(sql, frames), sql
