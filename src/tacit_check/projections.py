@@ -84,7 +84,7 @@ class Share:
         nearest = epsilon / 14 / self.length
         low = arb(self.low.max(nearest * nearest).lower())
         shift, length, growth = acb(epsilon), acb(self.length), acb(epsilon.exp())
-        root = acb(2).sqrt()
+        root, scale = acb(2).sqrt(), acb(self.scale)
 
         def integrand(theta: acb, _: bool) -> acb:
             # X = sin² θ has the density 2 sin^{r−1} θ cos^{d−r−1} θ/B: entire, and so is
@@ -93,7 +93,8 @@ class Share:
             near = sine * length / 2
             far = acb(0) if epsilon.is_zero() else shift / (near * 2)
             curve = ((far - near) / root).erfc() - growth * ((far + near) / root).erfc()
-            return sine ** (self.rank - 1) * cosine ** (self.dim - self.rank - 1) * curve
+            share = scale * sine ** (self.rank - 1) * cosine ** (self.dim - self.rank - 1)
+            return share * curve
 
         start, end = low.sqrt().asin(), self.end
         if most is not None and most < ONE:
@@ -101,7 +102,7 @@ class Share:
         if not end > start:
             return self.unseen
         found = integral(integrand, start, end)
-        return self.scale * found * HALF + self.unseen
+        return found * HALF + self.unseen
 
     def any_spectrum(self, epsilon: arb) -> arb:
         """Return an upper bound for every spectrum: E of a convex function above the curve.
