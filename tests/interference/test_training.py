@@ -7,8 +7,11 @@ import pytest
 
 pytest.importorskip("torch")
 
+import torch
+
 from tests.cli.test_training_memorisation import QUICK, WORDS, write_language
 from tests.lab.poisoning.problems import images
+from tests.training.loops import records, trained
 
 from .registry import tells_nothing_beside
 
@@ -114,3 +117,25 @@ def test_a_poisoned_model_tells_nothing_beside_its_parameters(interference, imag
     first, second = {"shapes.npz": shapes()}, {"shapes.npz": shapes(image, label)}
     pair = interference.commands(flags, first, second)
     pair.assert_equal(holder=HOLDERS, holder_terminal=True)
+
+
+@pytest.mark.parametrize("value", [1e30, -1e-30, float("nan")])
+@tells_nothing_beside("private-training")
+def test_a_loop_tells_nothing_of_a_record_of_any_size(interference, tmp_path, value):
+    """Under add or remove with a declared rate the number of records is no one's either."""
+
+    def published(count):
+        inputs, targets = records(12).tensors
+        if count == 13:
+            more = torch.full((1, 6), value)
+            inputs, targets = torch.cat([inputs, more]), torch.cat([targets, targets[:1]])
+        data = torch.utils.data.TensorDataset(inputs, targets)
+        place = tmp_path / str(count)
+        release, _ = trained(
+            data=data, batch=12, sampling_rate=1.0, micro_batch=5, checkpoint=place, every=1
+        )
+        # what a folder shows from outside, too
+        sizes = {path.name: path.stat().st_size for path in sorted(place.iterdir())}
+        return release.published(), sizes
+
+    interference.calls(published, 12, 13).assert_equal()

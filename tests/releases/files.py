@@ -73,6 +73,12 @@ def training() -> Any:
     return runs.released()
 
 
+def loop() -> Any:
+    from tests.training import loops
+
+    return loops.released()
+
+
 def adapter() -> Any:
     from tests.adapters import models
 
@@ -142,8 +148,8 @@ def audit() -> Any:
 MAKERS = {
     made.__name__: made
     for made in (
-        draw, rows, table, people, answer, classifier, training, adapter, specification, codes,
-        reported, quotients, states, store, audit,
+        draw, rows, table, people, answer, classifier, training, loop, adapter, specification,
+        codes, reported, quotients, states, store, audit,
     )
 }  # fmt: skip
 

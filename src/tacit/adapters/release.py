@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, get_args
 
 from tacit._ground.checks import in_interval, integer, non_negative
 from tacit._ground.reprs import short_repr, shown
-from tacit.accounting import PrivacyProfile
-from tacit.gradients.methods import AnyMethod, LoRAFA, Method, Schedule, WithoutClipping
-from tacit.guarantees import ApproximateDP, SuccessBound
+from tacit.gradients.certificates import certified_steps
+from tacit.gradients.methods import AnyMethod, LoRAFA, Schedule, WithoutClipping
+from tacit.guarantees import ApproximateDP
 from tacit.guarantees.adjacency import Adjacency
 from tacit.guarantees.agreement import agree
 from tacit.guarantees.base import Guarantee
@@ -145,34 +144,7 @@ def certified(details: TrainedAdapter) -> tuple[Guarantee, ...]:
                 source=PROPOSITION_2,
             ),
         )
-    # exact for one step or full batches, composed numerically else
-    profile = _profile(method, details.noise_multiplier, schedule)
-    convex = [CONVEX] if isinstance(method, WithoutClipping) and schedule.steps > 1 else []
-    # each once, in order
-    assumptions = tuple(dict.fromkeys([*profile.assumptions, *common, *convex]))
-    success = profile.success()
-    return (
-        SuccessBound(
-            success=success.success,
-            prior=success.prior,
-            task=f"which of two neighbouring inputs ({adjacency}) was used",
-            law=success.law,
-            evidence=success.evidence,
-            assumptions=assumptions,
-            source=f"{success.source}; the Neyman-Pearson lemma",
-        ),
-        ApproximateDP(
-            epsilon=profile.epsilon(delta),
-            delta=delta,
-            adjacency=adjacency,
-            evidence="numerical",
-            assumptions=assumptions,
-            source=profile.source,
-        ),
+    convex = (CONVEX,) if isinstance(method, WithoutClipping) and schedule.steps > 1 else ()
+    return certified_steps(
+        method, details.noise_multiplier, schedule, delta=delta, common=(*common, *convex)
     )
-
-
-@lru_cache(maxsize=8)
-def _profile(method: Method, noise_multiplier: float, schedule: Schedule) -> PrivacyProfile:
-    """Composing many steps takes a second, and a certificate is asked for more than once."""
-    return method.profile(noise_multiplier, schedule)

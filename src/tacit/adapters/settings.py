@@ -7,31 +7,12 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from tacit._ground.reprs import shown
-from tacit._ground.values import Count, Positive, Share, Within, value
-from tacit.guarantees.adjacency import Adjacency
+from tacit._ground.values import Count, Positive, Within, value
+from tacit.gradients.given import GivenNoise as GivenNoise
 from tacit.models.small.storage import check_new_folder
 
 # Learning rates where none is asked for.
 RATES = {"adam": 0.01, "sgd": 0.5}
-
-
-@value
-class GivenNoise:
-    """The noise is given, and what it keeps is worked out: a promise beside ``Table``.
-
-    Args:
-        multiplier: Of the noise, over the clip.
-        delta: δ at which ε is told.
-        adjacency: Which records are neighbours: one more, or one replaced.
-
-    Example:
-        >>> GivenNoise(multiplier=1.0, delta=1e-5).adjacency.sentence()
-        'add or remove one record'
-    """
-
-    multiplier: Positive
-    delta: Share
-    adjacency: Adjacency = Adjacency.ADD_REMOVE
 
 
 @value

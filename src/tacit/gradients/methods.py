@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 
 # Draws independent N(0, 1) values of a shape.
 Normal: TypeAlias = "Callable[[tuple[int, ...]], Tensor]"
-Clipping: TypeAlias = Literal["joint", "layers"]
+Clipping: TypeAlias = Literal["joint", "layers", "automatic"]
 # In every entry, through A, or none.
 NoiseKind: TypeAlias = Literal["independent", "projected", "none"]
 # From this multiplier on the noise is first tried: that of usual runs is between 0.3 and 3.
 FIRST_NOISE = 1.0
+# What automatic clipping adds to a norm, so that a small gradient stays smaller than others.
+STABLE = 0.01
 # A clipped norm is brought below C by this share, which is above what its factor, and a float32
 # gradient that is multiplied by it, may be rounded by.
 ROUNDING = 1e-5
@@ -285,7 +287,7 @@ class ClippedMethod(Method):
     Args:
         clip: Largest Frobenius norm C of a record's gradient, over all layers.
         clipping: joint: one factor min(1, C/‖G_i‖) for all layers; layers: each of L layers by
-            itself, to C/√L.
+            itself, to C/√L; automatic: one factor C/(‖G_i‖ + 0.01), no C to choose well.
     """
 
     clip: Positive = 1.0
@@ -310,7 +312,8 @@ class ClippedMethod(Method):
             >>> DPSGD(clip=2.0, clipping="layers").factors(norms)["second"].round(decimals=4)
             tensor([0.3536, 1.0000], dtype=torch.float64)
 
-        Source: lora-privacy, Algorithm 2.
+        Source: lora-privacy, Algorithm 2; He et al. (2023) for layers, Bu et al. (2023) for
+            automatic clipping.
         """
         import torch
 
@@ -319,9 +322,12 @@ class ClippedMethod(Method):
             norms = squares.double().sqrt()
             return torch.where(norms > clip, clip / norms, torch.ones_like(norms))
 
-        if self.clipping == "joint":
+        if self.clipping != "layers":
             # ‖G_i‖² = Σ_l ‖G_il‖²: one factor for all layers keeps a record's direction
             total = torch.stack(list(squared_norms.values())).sum(dim=0)
+            if self.clipping == "automatic":
+                # C ‖G‖/(‖G‖ + γ) < C; 0 where the gradient is not finite
+                return dict.fromkeys(squared_norms, self.clip / (total.double().sqrt() + STABLE))
             return dict.fromkeys(squared_norms, shortening(total, self.clip))
         # Σ_l (C/√L)² = C²
         each = self.clip / len(squared_norms) ** 0.5
@@ -340,7 +346,7 @@ class DPSGD(ClippedMethod):
     Args:
         clip: Largest Frobenius norm C of a record's gradient, over all layers.
         clipping: joint: one factor min(1, C/‖G_i‖) for all layers; layers: each of L layers by
-            itself, to C/√L.
+            itself, to C/√L; automatic: one factor C/(‖G_i‖ + 0.01), no C to choose well.
 
     Example:
         >>> schedule = Schedule(sampling_rate=1024 / 50_000, steps=1000, dims=(2048,))
@@ -368,7 +374,7 @@ class DPLoRAFA(ClippedMethod):
         rank: Rows r of A, the rank of the adapter.
         clip: Largest Frobenius norm C of a record's gradient of B, over all layers.
         clipping: joint: one factor min(1, C/‖G_i‖) for all layers; layers: each of L layers by
-            itself, to C/√L.
+            itself, to C/√L; automatic: one factor C/(‖G_i‖ + 0.01), no C to choose well.
 
     Source: lora-privacy, Algorithm 2, with the exact account in place of the classical one.
     """
@@ -400,7 +406,7 @@ class NoisyProjection(ClippedMethod):
         rank: Rows r of A_t, with independent N(0, 1/r) entries.
         clip: Largest Frobenius norm C of a record's gradient, over all layers.
         clipping: joint: one factor min(1, C/‖G_i‖) for all layers; layers: each of L layers by
-            itself, to C/√L.
+            itself, to C/√L; automatic: one factor C/(‖G_i‖ + 0.01), no C to choose well.
 
     Example:
         >>> schedule = Schedule(

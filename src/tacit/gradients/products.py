@@ -112,6 +112,32 @@ class LayerGradients:
             return gradients.flatten(0, 1).mT @ (inputs * scale).flatten(0, 1)
         return (gradients * scale).flatten(0, 1).mT @ inputs.flatten(0, 1)
 
+    def masses(self) -> Tensor:
+        """Return Σ_t ‖g_it‖‖x_it‖, (B,) in float64: what the rounding of G_i is a share of."""
+        if self._masses is None:
+            raise RuntimeError("no use of the layer was added")
+        return self._masses
+
+    def rows_at(self, places: Tensor, *, transposed: bool = False) -> Tensor:
+        """Return the rows of G_i at some outputs, (B, T, in) in float64.
+
+        Args:
+            places: (B, T) outputs of each example.
+            transposed: whether rows of G_iᵀ are asked for, at some inputs.
+        """
+        if self._factors is None:
+            made = self._turn(self._known())
+            made = made.mT if transposed else made
+            index = places[..., None].expand(-1, -1, made.shape[2])
+            return made.gather(1, index).double()
+        left, right = self._unchanged()
+        if transposed:
+            left, right = right, left
+        # g_is[id(t)] of every position s, (B, T, S)
+        index = places[:, None, :].expand(-1, left.shape[1], -1)
+        chosen = left.gather(2, index).mT.double()
+        return torch.bmm(chosen, right.double())
+
     def products(self) -> Tensor:
         """Return G, (B, out, in), in the precision of its factors."""
         made = self._known() if self._factors is None else self._product(*self._unchanged())

@@ -117,11 +117,11 @@ def _convolution(
     call = {count: function for function, count in KERNEL_DIMENSIONS.items()}[dimensions]
     steps, gaps = _each(stride, dimensions), _each(dilation, dimensions)
     # padding that differs by side has no backward function here
-    margins = _margins(padding, weight.shape[2:], gaps)
-    if margins is None:
+    sides = margins(padding, weight.shape[2:], gaps)
+    if sides is None:
         return NotImplemented
     of_weight, of_bias = recorder.key(weight), recorder.key(bias)
-    output = call(input, weight, bias, steps, margins, gaps, groups)
+    output = call(input, weight, bias, steps, sides, gaps, groups)
     kept, what, shape = (
         KeptInput(input),
         names_of(recorder, of_weight, of_bias),
@@ -132,7 +132,7 @@ def _convolution(
         if of_weight is not None:
             features = kept.get(what).to(gradient.dtype)
             # a and g are kept: J is a convolution of the two
-            use = ConvolutionFactors(features, gradient, shape, steps, margins, gaps, groups)
+            use = ConvolutionFactors(features, gradient, shape, steps, sides, gaps, groups)
             add_factors(recorder, of_weight, use, features, gradient)
         if of_bias is not None:
             # ∂ℓ_i/∂b = Σ over positions
@@ -147,7 +147,7 @@ def _each(value: Any, dimensions: int) -> list[int]:
     return values * dimensions if len(values) == 1 else values
 
 
-def _margins(padding: Any, kernel: Sequence[int], dilation: Sequence[int]) -> list[int] | None:
+def margins(padding: Any, kernel: Sequence[int], dilation: Sequence[int]) -> list[int] | None:
     """Return the padding of each side in numbers, None where the sides differ."""
     if padding == "valid":
         return [0] * len(kernel)

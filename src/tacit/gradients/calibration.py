@@ -1,0 +1,229 @@
+"""Where each parameter's per-example gradients are taken: tried on two examples first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from tacit.gradients.batches import cuda_devices, evaluating, map_tensors, part
+
+if TYPE_CHECKING:
+    from tacit.gradients.model import ModelGradients
+
+# Examples that are tried together and alone, and another number that tells what grows with it.
+TRIED, ANOTHER = 2, 3
+# Between the gradient of an example among others and alone: of its parameter, and of the whole.
+OF_PARAMETER, OF_WHOLE = 1e-2, 1e-5
+# Between the output of an example among others and alone.
+SAME = 1e-3
+# In half precision both are rounded a thousand times more coarsely.
+HALF = 50.0
+
+
+class SharedError(ValueError):
+    """Gradients that are not of one example each where they were taken.
+
+    Attributes:
+        path: of the module.
+    """
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(
+            f"model: expected a row for each example at {path or 'the model itself'}, got {why}"
+        )
+        self.path = path
+
+
+class Trial(NamedTuple):
+    """Gradients of two examples at the watched modules, and what they were asked for."""
+
+    outputs: list[Tensor]
+    weights: list[Tensor]
+
+
+def calibrate(owner: ModelGradients, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Find for every parameter a module at which its gradients are those of single examples.
+
+    Two examples of a batch pass together and each by itself, without dropout; gradients of a
+    random weighting of the outputs are compared, parameter by parameter. Where they differ, what
+    holds the module is run again for each example instead, out to the whole model.
+
+    Args:
+        owner: watches the model.
+        args: of a forward pass.
+        kwargs: likewise.
+
+    Raises:
+        ValueError: an example's outputs depend on the others, or no module gives the gradients of
+            a parameter.
+    """
+    given, count = (args, kwargs), owner.count
+    devices = cuda_devices(owner.model)
+    with evaluating(owner.model), torch.enable_grad(), torch.random.fork_rng(devices=devices):
+        _refuse_coupled(owner, given, count)
+        while True:
+            _see_rows(owner, given, count)
+            wrong = _wrong(owner, given, count)
+            if not wrong:
+                break
+            for name in wrong:
+                if not owner.run_again_higher(name):
+                    raise ValueError(
+                        f"model: expected per-example gradients of {name} that are those of single "
+                        "examples, got others wherever they were taken; freeze it, or write what "
+                        "reads it as a module of torch.nn"
+                    )
+    owner.count = count
+
+
+def _rows(given: Any, count: int, size: int) -> Any:
+    """Return arguments as those of ``size`` examples of a batch, real numbers made up.
+
+    Whether a model is refused must not depend on what a record says: numbers are drawn from
+    (0, 1), the same in every run; indices stay, for their range is not known.
+    """
+    source = torch.Generator().manual_seed(0)
+
+    def made_up(one: Any) -> Any:
+        if not (isinstance(one, Tensor) and one.is_floating_point() and one.ndim):
+            return one
+        # as many rows whatever is asked for, so that an example is the same among any others
+        drawn = torch.rand(one.shape, generator=source, dtype=torch.float64)
+        return drawn.to(one)
+
+    # few examples stand in several times
+    some = part(given, torch.arange(ANOTHER) % count, count)
+    first: Any = part(map_tensors(some, made_up), slice(size), ANOTHER)
+    return first
+
+
+def outputs_of(result: Any, count: int) -> list[Tensor]:
+    """Return the outputs that have a row for each example and a gradient."""
+    return [
+        one
+        for one in pytree.tree_leaves(result)
+        if isinstance(one, Tensor)
+        and one.is_floating_point()
+        and one.requires_grad
+        and one.ndim > 0
+        and one.shape[0] == count
+    ]
+
+
+def _run(owner: ModelGradients, given: Any, size: int) -> list[Tensor]:
+    args, kwargs = given
+    found = outputs_of(owner.model(*args, **kwargs), size)
+    if not found:
+        raise ValueError(
+            "model: expected outputs that depend on what is trained and have a row for each "
+            "example, got none"
+        )
+    return found
+
+
+def _refuse_coupled(owner: ModelGradients, given: Any, count: int) -> None:
+    """Refuse outputs of an example that another example moves."""
+    with owner.paused():
+        together = _run(owner, _rows(given, count, ANOTHER), ANOTHER)
+        for index in range(ANOTHER):
+            alone = _run(owner, part(_rows(given, count, ANOTHER), _one(index), ANOTHER), 1)
+            for some, one in zip(together, alone, strict=False):
+                if not _close(some[index : index + 1].detach(), one.detach()):
+                    raise ValueError(
+                        "model: expected outputs of an example that depend on that example alone, "
+                        "got some that another example of the batch moves"
+                    )
+
+
+def _one(index: int) -> slice:
+    return slice(index, index + 1)
+
+
+def _close(first: Tensor, second: Tensor) -> bool:
+    if first.shape != second.shape:
+        return False
+    allowed = SAME * (HALF if first.dtype in (torch.float16, torch.bfloat16) else 1.0)
+    scale = float(second.double().abs().max()) if second.numel() else 0.0
+    off = float((first.double() - second.double()).abs().max()) if second.numel() else 0.0
+    # what is not finite is nobody's to compare
+    return not off > allowed * scale + 1e-12
+
+
+def _see_rows(owner: ModelGradients, given: Any, count: int) -> None:
+    """Learn which tensors that a module is given grow with the number of examples."""
+    seen: dict[int, list[tuple[bool, ...]]] = {}
+    for size in (TRIED, ANOTHER):
+        owner.seen = {}
+        _run(owner, _rows(given, count, size), size)
+        for key, sizes in owner.seen.items():
+            seen.setdefault(key, []).append(tuple(one == size for one in sizes))
+        owner.seen = None
+    for unit in owner.units:
+        known = seen.get(id(unit), [])
+        if len(known) == 2 and len(known[0]) == len(known[1]):
+            unit.rows = tuple(all(pair) for pair in zip(*known, strict=True))
+
+
+def _wrong(owner: ModelGradients, given: Any, count: int) -> list[str]:
+    """Return the parameters whose gradients are not those of single examples."""
+    two = _rows(given, count, TRIED)
+    outputs = _run(owner, two, TRIED)
+    source = torch.Generator().manual_seed(0)
+    weights = [
+        torch.randn(one.shape, generator=source).to(device=one.device, dtype=one.dtype)
+        for one in outputs
+    ]
+    total = torch.stack(
+        [(one * held).double().sum() for one, held in zip(outputs, weights, strict=True)]
+    )
+    try:
+        owner.backward(total)
+    except SharedError as error:
+        # all that is taken at that module is taken further out
+        unit = next(one for one in owner.units if one.path == error.path)
+        return sorted(set(unit.names.values()))
+    wrong: set[str] = set()
+    for index in range(TRIED):
+        wrong |= set(_differing(owner, two, weights, index))
+    return sorted(wrong)
+
+
+def _differing(
+    owner: ModelGradients, two: Any, weights: Sequence[Tensor], index: int
+) -> Iterator[str]:
+    """Yield the parameters whose gradient of one example is not the one it has alone."""
+    values = list(owner.parameters.values())
+    with owner.paused():
+        outputs = _run(owner, part(two, _one(index), TRIED), 1)
+        total = [
+            (one * held[index : index + 1]).double().sum()
+            for one, held in zip(outputs, weights, strict=True)
+        ]
+        alone = torch.autograd.grad(torch.stack(total).sum(), values, allow_unused=True)
+    # ‖g‖ of the whole, beside which rounding is measured
+    known = [one.double().norm() for one in alone if one is not None]
+    length = float(torch.stack(known).norm()) if known else 0.0
+    for (name, parameter), one in zip(owner.parameters.items(), alone, strict=True):
+        mine = _of_example(owner, name, index)
+        true = torch.zeros_like(parameter) if one is None else one
+        off = float((mine - true.double()).norm())
+        coarse = HALF if parameter.dtype in (torch.float16, torch.bfloat16) else 1.0
+        own = float(true.double().norm())
+        # rounding is a share of the parameter's own gradient or of the whole one
+        if off > coarse * OF_PARAMETER * own and off > coarse * OF_WHOLE * length:
+            yield name
+
+
+def _of_example(owner: ModelGradients, name: str, index: int) -> Tensor:
+    """Return G_i as it would be summed, in the parameter's shape."""
+    parameter = owner.parameters[name]
+    held = owner.found.get(name)
+    if held is None:
+        return torch.zeros(parameter.shape, dtype=torch.float64, device=parameter.device)
+    picked = torch.zeros(TRIED, dtype=torch.float64, device=parameter.device)
+    picked[index] = 1.0
+    return held.sums(picked)

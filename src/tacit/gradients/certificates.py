@@ -1,0 +1,61 @@
+"""What noisy steps certify."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from tacit.accounting import PrivacyProfile
+from tacit.gradients.methods import Method, Schedule
+from tacit.guarantees import ApproximateDP, SuccessBound
+
+
+def certified_steps(
+    method: Method,
+    noise_multiplier: float,
+    schedule: Schedule,
+    *,
+    delta: float,
+    common: tuple[str, ...],
+) -> tuple[SuccessBound, ApproximateDP]:
+    """Return the success at even odds and (ε, δ) of noisy steps, both rounded up.
+
+    Args:
+        method: of the steps.
+        noise_multiplier: of the noise, over what the method scales it with.
+        schedule: of the run.
+        delta: δ at which ε is told.
+        common: assumptions beside those of the account.
+
+    Source: the Neyman-Pearson lemma.
+    """
+    adjacency = schedule.adjacency.sentence()
+    # exact for one step or full batches, composed numerically else
+    profile = _profile(method, noise_multiplier, schedule)
+    # each once, in order
+    assumptions = tuple(dict.fromkeys([*profile.assumptions, *common]))
+    success = profile.success()
+    return (
+        SuccessBound(
+            success=success.success,
+            prior=success.prior,
+            task=f"which of two neighbouring inputs ({adjacency}) was used",
+            law=success.law,
+            evidence=success.evidence,
+            assumptions=assumptions,
+            source=f"{success.source}; the Neyman-Pearson lemma",
+        ),
+        ApproximateDP(
+            epsilon=profile.epsilon(delta),
+            delta=delta,
+            adjacency=adjacency,
+            evidence="numerical",
+            assumptions=assumptions,
+            source=profile.source,
+        ),
+    )
+
+
+@lru_cache(maxsize=8)
+def _profile(method: Method, noise_multiplier: float, schedule: Schedule) -> PrivacyProfile:
+    """Composing many steps takes a second, and a certificate is asked for more than once."""
+    return method.profile(noise_multiplier, schedule)

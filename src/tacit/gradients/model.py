@@ -1,0 +1,464 @@
+"""Per-example gradients of a whole model in somebody else's training loop, layer by layer."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.func import functional_call, grad, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils import _pytree as pytree
+from torch.utils.hooks import RemovableHandle
+
+from tacit.gradients.batches import random_states, same_states
+from tacit.gradients.calibration import SharedError, calibrate
+from tacit.gradients.layers import LayerRule, keeps_turned, rule_of
+from tacit.gradients.pieces import ParameterGradients
+
+ORDINARY = (
+    "losses: expected private.backward(losses), got an ordinary backward pass through a model that "
+    "trains privately; evaluate under torch.no_grad()"
+)
+
+
+@dataclass(eq=False)
+class Unit:
+    """A module that some parameters' gradients are taken at.
+
+    Attributes:
+        path: of the module, empty for the model itself.
+        module: the module.
+        names: of its parameters, by what they are called in it.
+        rule: how they are found; None for running the module again for each example.
+        rows: which of the tensors that it is given have a row for each example, once known.
+    """
+
+    path: str
+    module: nn.Module
+    names: dict[str, str]
+    rule: LayerRule | None
+    rows: tuple[bool, ...] | None = None
+
+
+class ModelGradients:
+    """Watches a model's layers, so that a backward pass gives the gradients of every example.
+
+    The parameters keep their ``.grad``: a backward pass of ours ends at the watched outputs. A
+    module without a rule is run again for each example, by ``torch.func`` or one by one.
+
+    Args:
+        model: in which no example's outputs depend on another's.
+        parameters: what is trained, by name.
+
+    Attributes:
+        found: gradients of the last backward pass by name, for what it reached.
+    """
+
+    def __init__(self, model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> None:
+        self.model, self.parameters = model, dict(parameters)
+        self.found: dict[str, ParameterGradients] = {}
+        self.count = 0
+        self.units = list(_units(model, parameters))
+        self._anchor = torch.zeros((), requires_grad=True)
+        self._capturing = self._paused = self._tried = False
+        self.seen: dict[int, list[int]] | None = None
+        self._handles: list[RemovableHandle] = []
+        self._modules = dict(model.named_modules())
+
+    def attach(self) -> None:
+        """Begin to watch."""
+        self.detach()
+        root = self.model.register_forward_pre_hook(
+            _hidden(self._begin), with_kwargs=True, prepend=True
+        )
+        self._handles.append(root)
+        for unit in self.units:
+            hook = _hidden(_Watch(self, unit).__call__)
+            handle = unit.module.register_forward_hook(hook, prepend=True, with_kwargs=True)
+            self._handles.append(handle)
+
+    def detach(self) -> None:
+        """Leave the modules as they were."""
+        while self._handles:
+            self._handles.pop().remove()
+
+    @property
+    def again(self) -> tuple[str, ...]:
+        """Paths of the modules that are run again for each example."""
+        return tuple(one.path for one in self.units if one.rule is None)
+
+    def backward(
+        self, losses: Tensor, *, keep: bool = False, beside: Sequence[Tensor] = ()
+    ) -> tuple[Tensor | None, ...]:
+        """Run the sum of losses back to the watched outputs.
+
+        Args:
+            losses: (B,), or outputs with weights summed.
+            keep: whether the graph is used again.
+            beside: tensors whose ordinary gradients are wanted too.
+
+        Returns:
+            Those gradients.
+        """
+        self.found, self._capturing = {}, True
+        try:
+            # to the anchor alone: no gradient of a parameter is formed
+            _, *others = torch.autograd.grad(
+                losses.sum(), [self._anchor, *beside], allow_unused=True, retain_graph=keep
+            )
+        finally:
+            self._capturing = False
+        return tuple(others)
+
+    def squared_norms(self) -> dict[str, Tensor]:
+        """Return (B,) ‖G_i‖² by name, no less than those of what ``sums`` adds.
+
+        A record whose gradient is not finite anywhere has inf everywhere.
+        """
+        norms = {name: one.squared_norms() for name, one in self.found.items()}
+        # a layer that the batch did not use has no gradients
+        finite = torch.stack([held.isfinite() for held in norms.values()]).all(dim=0)
+        return {name: torch.where(finite, held, torch.inf) for name, held in norms.items()}
+
+    def sums(self, coefficients: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return Σ_i c_i G_i by name in float64."""
+        return {name: one.sums(coefficients[name]) for name, one in self.found.items()}
+
+    def into(self, name: str) -> ParameterGradients:
+        """Return where the gradients of a parameter go."""
+        if name not in self.found:
+            turned = any(
+                keeps_turned(one.module) and one.names.get("weight") == name for one in self.units
+            )
+            shape = self.parameters[name].shape
+            self.found[name] = ParameterGradients(shape, transposed=turned)
+        return self.found[name]
+
+    def run_again_higher(self, name: str) -> bool:
+        """Take a parameter's gradients one module further out; whether there is one.
+
+        At the module itself where a rule failed, at what holds it where that was run again.
+        """
+        owners = [one for one in self.units if name in one.names.values()]
+        paths = [one.path for one in owners]
+        if len(paths) == 1 and owners[0].rule is not None:
+            path = paths[0]
+        else:
+            path = _common(paths) if len(paths) > 1 else _parent(paths[0])
+            if paths == [""]:
+                return False
+        for one in owners:
+            one.names = {local: held for local, held in one.names.items() if held != name}
+        self.units = [one for one in self.units if one.names]
+        local = next(
+            inner
+            for inner, value in self._modules[path].named_parameters(remove_duplicate=False)
+            if value is self.parameters[name]
+        )
+        same = next((one for one in self.units if one.path == path and one.rule is None), None)
+        if same is None:
+            same = Unit(path, self._modules[path], {}, None)
+            self.units.append(same)
+        same.names[local] = name
+        self.attach()
+        return True
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Run modules unwatched."""
+        before, self._paused = self._paused, True
+        try:
+            yield
+        finally:
+            self._paused = before
+
+    @property
+    def watching(self) -> bool:
+        """Whether outputs are watched now."""
+        return torch.is_grad_enabled() and not self._paused
+
+    @property
+    def capturing(self) -> bool:
+        """Whether the backward pass that runs is ours."""
+        return self._capturing
+
+    @property
+    def anchor(self) -> Tensor:
+        """What every watched output leads back to."""
+        return self._anchor
+
+    def _begin(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        # B of this forward pass, for what is shared by all examples
+        if self._paused:
+            return
+        self.count = _first_size((args, kwargs))
+        if self.watching and not self._tried:
+            # the first forward pass shows how the model is called
+            self._tried = True
+            try:
+                calibrate(self, args, kwargs)
+            except BaseException:
+                self._tried = False
+                raise
+
+
+def _hidden(hook: Any) -> Callable[..., Any]:
+    """Return a hook that a compiler leaves to Python."""
+    call: Callable[..., Any] = torch.compiler.disable(hook)  # type: ignore[no-untyped-call]
+    return call
+
+
+class _Watch:
+    """A forward hook that puts a node behind the outputs of a module."""
+
+    def __init__(self, owner: ModelGradients, unit: Unit) -> None:
+        self.owner, self.unit = owner, unit
+
+    def __call__(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+    ) -> Any:
+        """Return the outputs with a node behind them; None, as they are, where none is needed."""
+        owner, unit = self.owner, self.unit
+        if not owner.watching:
+            return None
+        if unit.rule is not None:
+            given = args[0] if args else next(iter(kwargs.values()))
+            # what is looked up once for all examples has a gradient for each of them
+            if keeps_one(given) and owner.count > 1 and isinstance(module, nn.Embedding):
+                output = output.expand(owner.count, *output.shape[1:])
+            caught: Tensor = _RuleNode.apply(output, given.detach(), owner.anchor, self)  # type: ignore[no-untyped-call]
+            return caught
+        leaves, form = pytree.tree_flatten(output)
+        places = [
+            place
+            for place, one in enumerate(leaves)
+            if isinstance(one, Tensor) and one.is_floating_point()
+        ]
+        inputs, shape = pytree.tree_flatten((args, kwargs))
+        tensors = [one.detach() for one in inputs if isinstance(one, Tensor)]
+        others = [None if isinstance(one, Tensor) else one for one in inputs]
+        slots = [isinstance(one, Tensor) for one in inputs]
+        if owner.seen is not None:
+            owner.seen[id(unit)] = [one.shape[0] if one.ndim else -1 for one in tensors]
+        call = _Call(self, others, slots, shape)
+        found = _AgainNode.apply(  # type: ignore[no-untyped-call]
+            call, len(places), owner.anchor, *(leaves[place] for place in places), *tensors
+        )
+        for place, one in zip(places, found, strict=True):
+            leaves[place] = one
+        return pytree.tree_unflatten(leaves, form)
+
+    def receive(self, inputs: Tensor, gradients: Tensor) -> None:
+        """Take the gradient of an output by the rule of the layer."""
+        owner, unit = self.owner, self.unit
+        _refuse_ordinary(owner)
+        assert unit.rule is not None
+        if gradients.ndim == 0 or gradients.shape[0] != owner.count:
+            raise SharedError(unit.path, f"{tuple(gradients.shape)} of {owner.count}")
+        into = {local: owner.into(name) for local, name in unit.names.items()}
+        with torch.no_grad(), torch.autocast(gradients.device.type, enabled=False):
+            try:
+                with owner.paused():
+                    unit.rule(unit.module, inputs, gradients, into)
+            except (RuntimeError, IndexError) as error:
+                raise SharedError(unit.path, type(error).__name__) from error
+
+
+def keeps_one(given: Any) -> bool:
+    """Whether an input is one row for all examples."""
+    return isinstance(given, Tensor) and given.ndim > 1 and given.shape[0] == 1
+
+
+def _refuse_ordinary(owner: ModelGradients) -> None:
+    if not owner.capturing:
+        raise RuntimeError(ORDINARY)
+
+
+class _RuleNode(torch.autograd.Function):
+    """The identity, which shows its gradient to a layer's rule beside the layer's input."""
+
+    @staticmethod
+    def forward(ctx: Any, output: Tensor, inputs: Tensor, _anchor: Tensor, watch: _Watch) -> Tensor:
+        # saved, so that checkpoints drop it and compute it again
+        ctx.save_for_backward(inputs)
+        ctx.watch = watch
+        return output.detach()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradients: Tensor) -> tuple[Tensor | None, None, None, None]:
+        (inputs,) = ctx.saved_tensors
+        ctx.watch.receive(inputs, gradients)
+        return (gradients if ctx.needs_input_grad[0] else None), None, None, None
+
+
+@dataclass(frozen=True, eq=False)
+class _Call:
+    """One call of a module, as it can be made again.
+
+    Attributes:
+        watch: of the module.
+        others: what was given, None in place of tensors.
+        slots: where tensors were.
+        shape: how it was nested.
+    """
+
+    watch: _Watch
+    others: list[Any]
+    slots: list[bool]
+    shape: Any
+
+    def given(self, tensors: Sequence[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return positional and named arguments with these tensors."""
+        rest = iter(tensors)
+        leaves = [
+            next(rest) if slot else other
+            for other, slot in zip(self.others, self.slots, strict=True)
+        ]
+        args, kwargs = pytree.tree_unflatten(leaves, self.shape)
+        return args, kwargs
+
+
+class _AgainNode(torch.autograd.Function):
+    """The identity of several outputs, whose gradients are run through the module again."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, call: _Call, outputs: int, _anchor: Tensor, *tensors: Tensor
+    ) -> tuple[Tensor, ...]:
+        # an output that nothing came of has None, whatever its shape
+        ctx.set_materialize_grads(False)
+        ctx.call = call
+        ctx.outputs = outputs
+        ctx.save_for_backward(*tensors[outputs:])
+        return tuple(one.detach() for one in tensors[:outputs])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+        inputs = ctx.saved_tensors
+        _run_again(ctx.call, inputs, gradients)
+        passed = (
+            one if needed else None
+            for one, needed in zip(gradients, ctx.needs_input_grad[3:], strict=False)
+        )
+        return (None, None, None, *passed, *[None] * len(inputs))
+
+
+def _run_again(call: _Call, inputs: Sequence[Tensor], gradients: Sequence[Any]) -> None:
+    """Add the gradients of a module's parameters, the module run again for each example."""
+    owner, unit = call.watch.owner, call.watch.unit
+    _refuse_ordinary(owner)
+    count = owner.count
+    rows = unit.rows
+    if rows is None or len(rows) != len(inputs):
+        rows = tuple(one.ndim > 0 and one.shape[0] == count for one in inputs)
+    # outputs without a row for each example have gradients of all of them at once
+    used = [place for place, one in enumerate(gradients) if one is not None]
+    gradients = [gradients[place] for place in used]
+    if any(one.ndim == 0 or one.shape[0] != count for one in gradients):
+        raise SharedError(unit.path, f"outputs shared by {count}")
+    parameters = {local: owner.parameters[name].detach() for local, name in unit.names.items()}
+
+    def single(values: dict[str, Tensor], given: tuple[Tensor, ...], back: Any) -> Tensor:
+        # Σ ⟨g, y(θ)⟩ of one example, whose gradient is Jᵀg
+        args, kwargs = call.given(given)
+        output = functional_call(unit.module, values, args, kwargs)
+        leaves = [
+            one
+            for one in pytree.tree_leaves(output)
+            if isinstance(one, Tensor) and one.is_floating_point()
+        ]
+        terms = [(leaves[place] * held).sum() for place, held in zip(used, back, strict=True)]
+        return torch.stack([one.double() for one in terms]).sum()
+
+    device, states = gradients[0].device.type, random_states(unit.module)
+    with owner.paused(), torch.enable_grad(), torch.autocast(device, enabled=False):
+        found = _mapped(single, parameters, inputs, rows, gradients)
+        if found is None:
+            found = _one_by_one(single, parameters, inputs, rows, gradients)
+    if not same_states(states, random_states(unit.module)):
+        raise ValueError(
+            f"model: expected no dropout in {unit.path or 'the model itself'}, which is run again "
+            f"for each example to find the gradients of {next(iter(unit.names.values()))}; set it "
+            "to 0, or freeze that parameter"
+        )
+    for local, name in unit.names.items():
+        owner.into(name).add_dense(found[local].detach())
+
+
+def _mapped(
+    single: Any,
+    parameters: dict[str, Tensor],
+    inputs: Sequence[Tensor],
+    rows: Sequence[bool],
+    gradients: Sequence[Tensor],
+) -> dict[str, Tensor] | None:
+    """Return (B, …) gradients by ``torch.func``; None where it cannot follow the module."""
+    inputs = tuple(one.unsqueeze(1) if row else one for one, row in zip(inputs, rows, strict=True))
+    over = (None, tuple(0 if row else None for row in rows), 0)
+    back = tuple(one.unsqueeze(1) for one in gradients)
+    try:
+        # the fused kernels of attention have no rule of vmap
+        with sdpa_kernel(SDPBackend.MATH):
+            found: dict[str, Tensor] = vmap(grad(single), in_dims=over)(parameters, inputs, back)
+    except (RuntimeError, TypeError, ValueError):
+        return None
+    return found
+
+
+def _one_by_one(
+    single: Any,
+    parameters: dict[str, Tensor],
+    inputs: Sequence[Tensor],
+    rows: Sequence[bool],
+    gradients: Sequence[Tensor],
+) -> dict[str, Tensor]:
+    """Return (B, …) gradients, one forward and one backward pass for each example."""
+    leaves = {name: one.clone().requires_grad_() for name, one in parameters.items()}
+    kept: dict[str, list[Tensor]] = {name: [] for name in leaves}
+    for index in range(gradients[0].shape[0]):
+        here = slice(index, index + 1)
+        given = tuple(one[here] if row else one for one, row in zip(inputs, rows, strict=True))
+        value = single(leaves, given, tuple(one[here] for one in gradients))
+        found = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
+        for (name, leaf), one in zip(leaves.items(), found, strict=True):
+            kept[name].append(torch.zeros_like(leaf) if one is None else one)
+    return {name: torch.stack(every) for name, every in kept.items()}
+
+
+def _units(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> Iterator[Unit]:
+    """Yield every module that has a trained parameter of its own, or shares it."""
+    names = {id(one): name for name, one in parameters.items()}
+    for path, module in model.named_modules():
+        own = {
+            local: names[id(one)]
+            for local, one in module._parameters.items()
+            if one is not None and id(one) in names
+        }
+        if own:
+            yield Unit(path, module, own, rule_of(module))
+
+
+def _common(paths: Sequence[str]) -> str:
+    """Return the path of the innermost module that holds all of some modules."""
+    split = [path.split(".")[:-1] for path in paths]
+    same = itertools.takewhile(lambda parts: len(set(parts)) == 1, zip(*split, strict=False))
+    return ".".join(parts[0] for parts in same)
+
+
+def _parent(path: str) -> str:
+    return path.rpartition(".")[0]
+
+
+def _first_size(values: Any) -> int:
+    for one in pytree.tree_leaves(values):
+        if isinstance(one, Tensor) and one.ndim > 0:
+            return int(one.shape[0])
+    return 0

@@ -1,0 +1,198 @@
+"""The per-example gradients of one parameter, whatever reads it, with norms that bound the sums."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from tacit.gradients.products import SLACK, LayerGradients
+
+
+class TableGradients:
+    """A table looked up: ``G_i = Σ_t e_{id(i,t)} g_itᵀ``, kept by the rows that were looked up.
+
+    Args:
+        count: rows of the table.
+        padding: a row without a gradient; −1 for none.
+    """
+
+    def __init__(self, count: int, padding: int) -> None:
+        self.count, self.padding = count, padding
+        self._uses: list[tuple[Tensor, Tensor]] = []
+        self._known: tuple[Tensor, Tensor, Tensor] | None = None
+        self._examples = 0
+
+    @property
+    def uses(self) -> Sequence[tuple[Tensor, Tensor]]:
+        """Indices (B, T) and gradients (B, T, d) of every use; those of padding are 0."""
+        return self._uses
+
+    def add(self, indices: Tensor, gradients: Tensor) -> None:
+        """Add one use of the table.
+
+        Args:
+            indices: (B, T).
+            gradients: (B, T, d) g.
+        """
+        self._known, self._examples = None, indices.shape[0]
+        if self.padding >= 0:
+            gradients = gradients.masked_fill((indices == self.padding)[..., None], 0.0)
+        self._uses.append((indices, gradients))
+
+    def masses(self) -> Tensor:
+        """Return Σ_t ‖g_it‖, (B,) in float64."""
+        lengths = [
+            torch.linalg.vector_norm(one, dim=2, dtype=torch.float64).sum(dim=1)
+            for _, one in self._uses
+        ]
+        return torch.stack(lengths).sum(dim=0)
+
+    def squared_norms(self) -> Tensor:
+        """Return (B,) ‖G_i‖² in float64, of the very rows that ``sums`` adds; inf if not finite."""
+        _, examples, rows = self._rows()
+        found = rows.new_zeros(self._examples)
+        # ‖G_i‖² = Σ over the rows that i looked up
+        found.index_add_(0, examples, rows.square().sum(dim=1))
+        return torch.where(found.isfinite(), found, math.inf)
+
+    def sums(self, coefficients: Tensor) -> Tensor:
+        """Return Σ_i c_i G_i, (rows, d) in float64; what is not finite adds nothing."""
+        places, examples, rows = self._rows()
+        finite = self.squared_norms().isfinite()
+        scale = torch.where(finite, coefficients.double(), 0.0)[examples]
+        # 0·inf is no number: such rows are cleared, not multiplied
+        clean = torch.where(finite[examples][:, None], rows, 0.0)
+        total = rows.new_zeros(self.count, rows.shape[1])
+        return total.index_add_(0, places, clean * scale[:, None])
+
+    def dense(self) -> Tensor:
+        """Return G, (B, rows · d) in float64."""
+        places, examples, rows = self._rows()
+        found = rows.new_zeros(self._examples * self.count, rows.shape[1])
+        return found.index_copy_(0, examples * self.count + places, rows).view(self._examples, -1)
+
+    def _rows(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the row, the example and Σ_t g_it of every pair of them that occurs."""
+        if self._known is None:
+            indices = torch.cat([one for one, _ in self._uses], dim=1)
+            gradients = torch.cat([one for _, one in self._uses], dim=1)
+            examples = torch.arange(self._examples, device=indices.device)[:, None]
+            # one number for each pair of an example and a row
+            keys, inverse = torch.unique(examples * self.count + indices, return_inverse=True)
+            rows = gradients.new_zeros(len(keys), gradients.shape[2], dtype=torch.float64)
+            # several positions of one row add up, in float64
+            rows.index_add_(0, inverse.flatten(), gradients.flatten(0, 1).double())
+            self._known = keys % self.count, keys // self.count, rows
+        return self._known
+
+
+class ParameterGradients:
+    """G_i of one parameter over all of its uses: products of a layer, a table's rows, or dense rows.
+
+    Args:
+        shape: of the parameter.
+        transposed: whether it is kept as (in, out) of the layers that it multiplies in.
+    """  # noqa: E501
+
+    def __init__(self, shape: Sequence[int], *, transposed: bool = False) -> None:
+        self.shape, self._transposed = tuple(shape), transposed
+        self._layer: LayerGradients | None = None
+        self._table: TableGradients | None = None
+        self._dense: Tensor | None = None
+        self._squared: Tensor | None = None
+
+    def add_layer(self, gradients: Tensor, inputs: Tensor) -> None:
+        """Add a use as ``y = a Wᵀ``: (B, T, out) g and (B, T, in) a."""
+        if self._layer is None:
+            # of a convolution the matrix is (out, in · kernel)
+            self._layer = LayerGradients(gradients.shape[2], inputs.shape[2])
+        self._squared = None
+        self._layer.add(gradients, inputs)
+
+    def add_table(self, indices: Tensor, gradients: Tensor, padding: int) -> None:
+        """Add a use as a table: (B, T) indices and (B, T, d) g."""
+        if self._table is None:
+            self._table = TableGradients(self.shape[0], padding)
+        self._squared = None
+        self._table.add(indices, gradients)
+
+    def add_dense(self, rows: Tensor) -> None:
+        """Add a use by its gradients themselves, (B, …)."""
+        rows, self._squared = rows.flatten(1), None
+        # float64 as soon as there is something to add: the sum is what is clipped
+        self._dense = rows if self._dense is None else self._dense.double() + rows.double()
+
+    def squared_norms(self) -> Tensor:
+        """Return (B,) ‖G_i‖² in float64, no less than those of what ``sums`` adds."""
+        if self._squared is None:
+            self._squared = self._norms()
+        return self._squared
+
+    def sums(self, coefficients: Tensor) -> Tensor:
+        """Return Σ_i c_i G_i in float64 and the parameter's shape, for (B,) c.
+
+        A record whose gradient is not finite adds nothing.
+        """
+        finite = self.squared_norms().isfinite()
+        scale = torch.where(finite, coefficients.double(), 0.0)
+        parts: list[Tensor] = []
+        if self._layer is not None:
+            made = self._layer.sums(scale)
+            parts.append(made.mT if self._transposed else made)
+        if self._table is not None:
+            parts.append(self._table.sums(scale))
+        if self._dense is not None:
+            clean = torch.where(finite[:, None], self._dense, 0.0)
+            parts.append(scale @ clean.double())
+        return torch.stack([one.reshape(self.shape) for one in parts]).sum(dim=0)
+
+    def dense(self) -> Tensor:
+        """Return G, (B, …), in float64."""
+        parts: list[Tensor] = []
+        if self._layer is not None:
+            made = self._layer.products().double()
+            parts.append((made.mT if self._transposed else made).flatten(1))
+        if self._table is not None:
+            parts.append(self._table.dense())
+        if self._dense is not None:
+            parts.append(self._dense.double())
+        total = torch.stack(parts).sum(dim=0)
+        return total.reshape(-1, *self.shape)
+
+    def _norms(self) -> Tensor:
+        kinds = [one for one in (self._layer, self._table, self._dense) if one is not None]
+        if not kinds:
+            raise RuntimeError("no use of the parameter was added")
+        if self._dense is not None:
+            if len(kinds) > 1:
+                # uses of several kinds are one gradient: their sum is formed
+                self._dense = self.dense().flatten(1)
+                self._layer = self._table = None
+            # the norm of the rows that are summed, squares in float64
+            lengths = torch.linalg.vector_norm(self._dense, dim=1, dtype=torch.float64)
+            found = lengths.square()
+            return torch.where(found.isfinite(), found, math.inf)
+        if self._layer is None or self._table is None:
+            one = self._table if self._layer is None else self._layer
+            assert one is not None
+            return one.squared_norms()
+        # ‖L + E‖² = ‖L‖² + ‖E‖² + 2⟨L, E⟩ of a table that is also multiplied by, and what the
+        # norms may have lost where the two cancel
+        lost = SLACK * (self._layer.masses() + self._table.masses()).square()
+        found = self._layer.squared_norms() + self._table.squared_norms() + 2.0 * self._cross()
+        found = found.clamp(min=0.0) + lost
+        return torch.where(found.isfinite(), found, math.inf)
+
+    def _cross(self) -> Tensor:
+        """Return ⟨L_i, E_i⟩ of a layer and a table of one weight, (B,)."""
+        assert self._layer is not None
+        assert self._table is not None
+        total = torch.zeros((), dtype=torch.float64)
+        for indices, gradients in self._table.uses:
+            # ⟨Σ_s g_s x_sᵀ, Σ_t e_{id(t)} a_tᵀ⟩ = Σ_t a_t · (the row id(t) of L)
+            rows = self._layer.rows_at(indices, transposed=self._transposed)
+            total = total.to(rows.device) + (rows * gradients.double()).sum(dim=2).sum(dim=1)
+        return total

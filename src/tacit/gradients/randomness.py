@@ -1,0 +1,53 @@
+"""The coins and the noise of private steps."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tacit._ground.random import released_normal
+from tacit.gradients.methods import Normal
+
+
+class StepRandomness:
+    """The coins and the noise of every step: of the operating system, or of a seed.
+
+    With a seed, a step's are a function of its number alone, so that a run that is taken up again
+    draws what it would have drawn.
+
+    Args:
+        seed: None for the operating system's.
+    """
+
+    def __init__(self, seed: int | None) -> None:
+        self._seed = seed
+
+    def sample(self, step: int, count: int, sampling_rate: float) -> Tensor:
+        """Return the indices of the records of a step: each is in by a coin of its own.
+
+        Args:
+            step: its number.
+            count: n.
+            sampling_rate: q.
+        """
+        # all records: no coin, and a closed account
+        if sampling_rate == 1.0:
+            return torch.arange(count)
+        # fresh entropy of the operating system in every step
+        coins = np.random.default_rng() if self._seed is None else self._source(step, 0)
+        return torch.from_numpy(np.flatnonzero(coins.random(count) < sampling_rate))
+
+    def normal(self, step: int, layer: int) -> Normal:
+        """Return what draws the released N(0, 1) values of one layer in one step."""
+        # coins have 0, noise 1, 3, 5 …, A_t 2, 4, 6 …: no two streams meet
+        source = None if self._seed is None else self._source(step, 1 + 2 * layer)
+        return lambda shape: torch.from_numpy(released_normal(shape, source))
+
+    def projection_seed(self, step: int, layer: int) -> np.random.Generator | None:
+        """Return the source of A_t, which is public."""
+        return None if self._seed is None else self._source(step, 2 + 2 * layer)
+
+    def _source(self, step: int, use: int) -> np.random.Generator:
+        assert self._seed is not None
+        return np.random.default_rng([self._seed, step, use])

@@ -1,0 +1,114 @@
+"""A training loop of one's own as a release: its guarantees, worked out again from its settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tacit._ground.checks import in_interval, integer
+from tacit._ground.reprs import short_repr, shown
+from tacit.gradients.certificates import certified_steps
+from tacit.gradients.methods import DPSGD, Schedule
+from tacit.guarantees.adjacency import Adjacency
+from tacit.guarantees.agreement import agree
+from tacit.guarantees.base import Guarantee
+from tacit.releases import Kind, Release
+from tacit.releases.recompute import check_measured
+
+KIND = "private-training"
+SECRET = "whether any one record was trained on"
+# What the digests of a release are of.
+TRAINED, BEFORE = "trained parameters", "model before training"
+ASSUMPTIONS = (
+    "the model before training, the optimizer, its schedule and every setting were chosen without "
+    "looking at the records",
+    "a loss depends on its own record alone, and the records of a batch are those that the loader "
+    "drew",
+    "of what the loop sees, only the trained parameters and what follows from them are published",
+)
+COUNTED = (
+    "the number of records is published beside the noise and taken as public: the sampling rate, "
+    "and the noise with it, follow from it"
+)
+SAME_COUNT = "neighbouring data sets have the same number of records, which is published"
+DECLARED = "the sampling rate and the records expected in a step were declared without the records"
+EARLY = "when the loop ended was decided without looking at the records or at losses of them"
+PUBLISHED = (
+    "The trained parameters may be published, with the optimizer's state. Losses of the records "
+    "are measured without noise and may not."
+)
+
+
+@short_repr
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PrivateTraining:
+    """How a loop trained: all that its certificate follows from.
+
+    Attributes:
+        method: with its settings.
+        schedule: sampling rate, the steps that are paid for, widths and adjacency.
+        noise_multiplier: of the noise, over the clip.
+        delta: δ at which ε is told.
+        parameters: names of what is trained.
+        records: n, where it is taken as public; None where the sampling rate was declared.
+        taken: steps that were taken; None before the end.
+        seen_again: modules that were run once more for each example to find its gradients.
+    """
+
+    method: DPSGD
+    schedule: Schedule
+    noise_multiplier: float
+    delta: float
+    parameters: tuple[str, ...]
+    records: int | None
+    taken: int | None = None
+    seen_again: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        in_interval("noise_multiplier", self.noise_multiplier, 0.0, float("inf"), open_low=True)
+        in_interval("delta", self.delta, 0.0, 1.0, open_low=True, open_high=True)
+        if self.records is not None:
+            integer("records", self.records, minimum=1, maximum=None)
+        if self.taken is not None:
+            integer("taken", self.taken, minimum=0, maximum=self.schedule.steps)
+        if len(self.parameters) != len(self.schedule.dims):
+            raise ValueError("parameters: expected one for each width")
+
+
+def certified(details: PrivateTraining) -> tuple[Guarantee, ...]:
+    """Return the success at even odds and (ε, δ) of a loop, for all steps that are paid for."""
+    schedule = details.schedule
+    counted = COUNTED if schedule.adjacency is Adjacency.ADD_REMOVE else SAME_COUNT
+    common = [*ASSUMPTIONS, DECLARED if details.records is None else counted]
+    if details.taken is not None and details.taken < schedule.steps:
+        common.append(EARLY)
+    return certified_steps(
+        details.method,
+        details.noise_multiplier,
+        schedule,
+        delta=details.delta,
+        common=tuple(common),
+    )
+
+
+def recompute(release: Release[PrivateTraining]) -> str:
+    """Hold the release of a loop against what its settings certify.
+
+    Raises:
+        ValueError: names what contradicts what.
+    """
+    check_measured(release.attacks)
+    details = release.details
+    if not agree(release.guarantees, certified(details)):
+        raise ValueError("guarantees: expected what the settings certify, got others")
+    if release.notes[:1] != (PUBLISHED,):
+        raise ValueError("notes: expected what may be published first, got another")
+    if release.method != details.method.name:
+        raise ValueError(f"method: expected {details.method.name!r}, got {shown(release.method)}")
+    if release.reproducible != (release.seed is not None):
+        raise ValueError("seed: expected one of a run that can be repeated, and of no other")
+    if [name for name, _ in release.digests] != [TRAINED, BEFORE]:
+        raise ValueError("digests: expected those of the parameters and of the model, got others")
+    return ""
+
+
+LOOPS = Kind(name=KIND, details=PrivateTraining, recompute=recompute)

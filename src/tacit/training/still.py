@@ -1,0 +1,126 @@
+"""What a private loop may move, and what it may not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tacit.runs.identity import digest_of_tensors
+from tacit.training.workers import whole_of
+
+
+class Still:
+    """What may not move: buffers and parameters that are not trained.
+
+    Args:
+        model: whose they are.
+        trained: parameters that move.
+
+    Attributes:
+        model: digest of all of it before training.
+    """
+
+    def __init__(self, model: nn.Module, trained: Mapping[str, nn.Parameter]) -> None:
+        self._model, self._trained = model, {id(one) for one in trained.values()}
+        self._buffers = self._versions()
+        self.model = digest_of_tensors(
+            sorted((name, whole_of(one)) for name, one in self._all(trained=True))
+        )
+        self._frozen = self._digest()
+
+    def check(self) -> None:
+        """Refuse a buffer that was written to: what it learned would be published without noise."""
+        found = self._versions()
+        for name, held in self._buffers.items():
+            if found.get(name) != held:
+                raise ValueError(
+                    f"model: the buffer {name} changes in the forward pass, and what it learns of "
+                    "the examples would be published without noise"
+                )
+
+    def check_values(self) -> None:
+        """Refuse a frozen parameter that is another now."""
+        if self._digest() != self._frozen:
+            raise ValueError(
+                "model: expected what is not trained to stay as it was, got other values; what "
+                "else moved it is not in the account"
+            )
+
+    def _versions(self) -> dict[str, tuple[int, int]]:
+        return {
+            name: (id(one), one._version)
+            for name, one in self._model.named_buffers()
+            if name in self._stored()
+        }
+
+    def _stored(self) -> set[str]:
+        # buffers that are in no state dict leave with nobody
+        found: set[str] = set()
+        for path, module in self._model.named_modules():
+            prefix = f"{path}." if path else ""
+            found |= {
+                prefix + name
+                for name in module._buffers
+                if name not in module._non_persistent_buffers_set
+            }
+        return found
+
+    def _all(self, *, trained: bool) -> Iterator[tuple[str, Tensor]]:
+        stored = self._stored()
+        for name, one in self._model.named_parameters():
+            if trained or id(one) not in self._trained:
+                yield name, one
+        for name, buffer in self._model.named_buffers():
+            if name in stored:
+                yield name, buffer
+
+    def _digest(self) -> str:
+        return digest_of_tensors((name, whole_of(one)) for name, one in self._all(trained=False))
+
+
+def inner(model: Any) -> nn.Module:
+    """Return the model inside what compiles it or spreads it over processes."""
+    while True:
+        if isinstance(model, nn.parallel.DistributedDataParallel):
+            model = model.module
+        elif hasattr(model, "_orig_mod"):
+            model = model._orig_mod
+        elif isinstance(model, nn.DataParallel):
+            raise ValueError(
+                "model: expected DistributedDataParallel for several devices, got DataParallel"
+            )
+        else:
+            found: nn.Module = model
+            return found
+
+
+def refuse_reducing(model: Any) -> None:
+    """Leave the sum over processes to the loop, which takes it of clipped gradients."""
+    while hasattr(model, "_orig_mod"):
+        model = model._orig_mod
+    if isinstance(model, nn.parallel.DistributedDataParallel):
+        # as in no_sync, for good: no parameter ever has a gradient that could be reduced
+        model.require_backward_grad_sync = False
+
+
+def trained_parameters(
+    model: nn.Module, optimizer: torch.optim.Optimizer
+) -> dict[str, nn.Parameter]:
+    """Return the parameters that the optimizer moves, by name.
+
+    Raises:
+        ValueError: one of them is not the model's, or there are none.
+    """
+    held = {id(one) for group in optimizer.param_groups for one in group["params"]}
+    found = {
+        name: one for name, one in model.named_parameters() if one.requires_grad and id(one) in held
+    }
+    known = {id(one) for one in model.parameters()}
+    if held - known:
+        raise ValueError("optimizer: expected parameters of the model, got others among them")
+    if not found:
+        raise ValueError("optimizer: expected parameters that require gradients, got none")
+    return found

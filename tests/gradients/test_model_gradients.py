@@ -1,0 +1,159 @@
+"""Per-example gradients of whole models, taken in somebody else's loop, against single passes."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from tacit.gradients.batches import part
+from tacit.gradients.calibration import outputs_of
+from tacit.gradients.model import ModelGradients
+from tests.gradients.models import FAMILIES
+
+VOCABULARY = 13
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind, *, first):
+        super().__init__()
+        self.first = first
+        self.table = nn.Embedding(VOCABULARY, 6, padding_idx=0)
+        self.inner = kind(6, 5, batch_first=first)
+        self.last = nn.Linear(5, 3)
+
+    def forward(self, tokens):
+        held = self.table(tokens)
+        if self.first:
+            return self.last(self.inner(held)[0][:, -1])
+        return self.last(self.inner(held.transpose(0, 1))[0][-1])
+
+
+class Positions(nn.Module):
+    """A parameter of its own beside a layer whose batch comes second."""
+
+    def __init__(self):
+        super().__init__()
+        self.places = nn.Parameter(torch.randn(5, 8))
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0)
+
+    def forward(self, inputs):
+        return self.layer((inputs + self.places).transpose(0, 1)).transpose(0, 1)
+
+
+class Tied(nn.Module):
+    """A table that also gives the logits, and a layer that is used twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(VOCABULARY, 6)
+        self.twice = nn.Linear(6, 6)
+        self.head = nn.Linear(6, VOCABULARY, bias=False)
+        self.head.weight = self.table.weight
+
+    def forward(self, tokens):
+        return self.head(self.twice(self.twice(self.table(tokens)).tanh()))
+
+
+class Routed(nn.Module):
+    """Two experts, each of which sees the positions that are sent to it."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(6, 2)
+        self.experts = nn.ModuleList([nn.Linear(6, 6) for _ in range(2)])
+
+    def forward(self, inputs):
+        flat = inputs.reshape(-1, 6)
+        weights = self.gate(flat).softmax(dim=1)
+        found = torch.zeros_like(flat)
+        for index, expert in enumerate(self.experts):
+            here = (weights.argmax(dim=1) == index).nonzero().flatten()
+            found = found.index_add(0, here, expert(flat[here]) * weights[here, index, None])
+        return found.reshape(inputs.shape)
+
+
+def convolutions():
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1, stride=2), nn.GroupNorm(2, 8), nn.ReLU(),
+        nn.Conv2d(8, 8, 3, groups=4, padding="same"), nn.ReLU(inplace=True),
+        nn.Conv2d(8, 4, 2, padding="same", padding_mode="reflect"), nn.Flatten(),
+        nn.LayerNorm(64), nn.Linear(64, 5), nn.RMSNorm(5),
+    )  # fmt: skip
+
+
+def lines_and_volumes():
+    return nn.Sequential(
+        nn.Conv3d(1, 2, 3), nn.Flatten(2), nn.Conv1d(2, 3, 5, dilation=2), nn.Flatten(),
+        nn.Linear(624, 2),
+    )  # fmt: skip
+
+
+def tokens(rows=4):
+    return torch.randint(1, VOCABULARY, (rows, 6), generator=torch.Generator().manual_seed(1))
+
+
+MODELS = {
+    "convolutions": (convolutions, lambda: torch.randn(4, 3, 8, 8)),
+    "lines and volumes": (lines_and_volumes, lambda: torch.randn(3, 1, 8, 8, 8)),
+    "long short-term memory": (lambda: Recurrent(nn.LSTM, first=True), tokens),
+    "gated units, batch second": (lambda: Recurrent(nn.GRU, first=False), tokens),
+    "attention": (
+        lambda: nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True),
+        lambda: torch.randn(4, 5, 8),
+    ),
+    "positions, batch second": (Positions, lambda: torch.randn(4, 5, 8)),
+    "tied": (Tied, tokens),
+    "routed": (Routed, lambda: torch.randn(4, 5, 6)),
+    "as many examples as positions": (FAMILIES["gpt2"][0], lambda: tokens(6)),
+    **{name: (make, tokens) for name, (make, _) in FAMILIES.items()},
+}
+
+
+def weighted(outputs, weights):
+    return sum((one * held).sum() for one, held in zip(outputs, weights, strict=True))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", MODELS)
+def test_gradients_are_those_of_single_passes(name):
+    torch.manual_seed(0)
+    make, given = MODELS[name]
+    model, inputs = make(), given()
+    parameters = dict(model.named_parameters())
+    gradients = ModelGradients(model, parameters)
+    gradients.attach()
+    outputs = outputs_of(model(inputs), len(inputs))
+    weights = [torch.randn_like(one) for one in outputs]
+    gradients.backward(weighted(outputs, weights))
+    norms = gradients.squared_norms()
+    assert all(one.grad is None for one in parameters.values())
+    for index in range(len(inputs)):
+        with gradients.paused():
+            alone = outputs_of(model(part(inputs, slice(index, index + 1), len(inputs))), 1)
+        total = weighted(alone, [one[index : index + 1] for one in weights])
+        found = torch.autograd.grad(total, list(parameters.values()), allow_unused=True)
+        length = torch.stack([one.norm() for one in found if one is not None]).norm()
+        picked = torch.eye(len(inputs), dtype=torch.float64)[index]
+        for (held, parameter), one in zip(parameters.items(), found, strict=True):
+            true = torch.zeros_like(parameter) if one is None else one
+            if held not in gradients.found:
+                assert not true.any(), held
+                continue
+            mine = gradients.found[held].sums(picked)
+            assert float((mine - true).norm()) <= 1e-5 * float(length), held
+            # the norm that clips is no less than that of what is summed, and not much more
+            assert float(norms[held][index]) ** 0.5 >= float(mine.norm()) * (1 - 1e-12)
+            assert float(norms[held][index]) ** 0.5 <= float(mine.norm()) + 1e-4 * float(length)
+    gradients.detach()
+
+
+def test_dropout_where_a_module_is_run_again_is_refused_by_name():
+    class Dropped(Positions):
+        def forward(self, inputs):
+            return functional.dropout(super().forward(inputs), 0.5, training=self.training)
+
+    model, inputs = Dropped(), torch.randn(4, 5, 8)
+    gradients = ModelGradients(model, dict(model.named_parameters()))
+    gradients.attach()
+    with pytest.raises(ValueError, match="no dropout in the model itself"):
+        gradients.backward(model(inputs).sum())

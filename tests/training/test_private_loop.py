@@ -1,0 +1,354 @@
+"""A training loop of one's own: what it takes and refuses, and how it goes on."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, IterableDataset
+
+from tacit import Ledger, Table
+from tacit.gradients import DPSGD
+from tacit.guarantees import ApproximateDP
+from tacit.training import LoopSettings, make_private
+from tests.training.loops import begun, finish, losses, network, records, trained
+
+
+def close(first, second, tolerance=1e-6):
+    assert set(first) == set(second)
+    for name, one in first.items():
+        assert torch.allclose(one, second[name], atol=tolerance, rtol=0), name
+
+
+def test_a_step_is_the_clipped_sum_with_its_noise_over_the_records_expected():
+    model, data = network(), records()
+    before = copy.deepcopy(model)
+    private, optimizer = begun(model, data, rate=1.0)
+    inputs, targets = next(iter(private.loader))
+    private.backward(losses(model, inputs, targets))
+    noise = [
+        private._randomness.normal(0, place)(tuple(one.shape))
+        for place, one in enumerate(model.parameters())
+    ]
+    optimizer.step()
+    # each record by itself, clipped over all parameters together
+    total = [torch.zeros_like(one) for one in before.parameters()]
+    for index in range(len(inputs)):
+        here = slice(index, index + 1)
+        loss = losses(before, inputs[here], targets[here]).sum()
+        found = torch.autograd.grad(loss, list(before.parameters()))
+        length = torch.stack([one.norm() for one in found]).norm()
+        for one, gradient in zip(total, found, strict=True):
+            one += gradient * min(1.0, 1.0 / float(length))
+    for one, old, held, drawn in zip(
+        model.parameters(), before.parameters(), total, noise, strict=True
+    ):
+        assert torch.allclose(old - one, (held + drawn).float() / 8, atol=2e-5)
+
+
+def test_batches_that_pass_in_parts_make_the_same_model():
+    _, whole = trained()
+    _, parts = trained(micro_batch=3)
+    close(whole, parts)
+
+
+def test_checkpointed_layers_make_the_same_model():
+    class Checkpointed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = network()
+
+        def forward(self, inputs):
+            return checkpoint(self.inner, inputs, use_reentrant=False)
+
+    _, plain = trained()
+    _, other = trained(Checkpointed())
+    close(plain, {name.removeprefix("inner."): one for name, one in other.items()})
+
+
+def test_half_precision_passes_make_nearly_the_same_model():
+    _, plain = trained()
+    model = network()
+    private, optimizer = begun(model)
+    for inputs, targets in private.loader:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found = losses(model, inputs, targets)
+        private.backward(found)
+        optimizer.step()
+    close(plain, model.state_dict(), 0.02)
+
+
+@pytest.mark.thorough
+@pytest.mark.filterwarnings("ignore")
+def test_a_compiled_model_makes_the_same_model():
+    _, plain = trained()
+    model = network()
+    private, optimizer = begun(model)
+    compiled = torch.compile(model, backend="aot_eager")
+    finish(private, compiled, optimizer)
+    close(plain, model.state_dict(), 1e-5)
+
+
+@pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.RMSprop, torch.optim.Adagrad])
+def test_any_optimizer_and_schedule_moves_the_model(kind):
+    model = network()
+    optimizer = kind(model.parameters(), lr=0.01)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, 0.1, total_steps=20, cycle_momentum=False
+    )
+    private = make_private(
+        model, optimizer, DataLoader(records(), batch_size=8), DPSGD(clipping="automatic"),
+        Table(epsilon=8.0, delta=1e-3), epochs=2, settings=LoopSettings(micro_batch=4),
+    )  # fmt: skip
+    before = copy.deepcopy(model.state_dict())
+    for _ in private.epochs:
+        for inputs, targets in private.loader:
+            optimizer.zero_grad()
+            private.backward(losses(model, inputs, targets))
+            optimizer.step()
+            if private.stepped:
+                schedule.step()
+    release = private.release()
+    assert schedule.last_epoch == release.details.taken == release.details.schedule.steps == 6
+    assert any(not torch.equal(before[name], one) for name, one in model.state_dict().items())
+    held = next(one for one in release.guarantees if isinstance(one, ApproximateDP))
+    assert held.epsilon <= 8.0
+
+
+def test_a_step_without_records_has_its_noise():
+    model = network()
+    private, optimizer = begun(model, seed=None, batch=1, sampling_rate=1e-12)
+    before = [one.detach().clone() for one in model.parameters()]
+    batches = iter(private.loader)
+    inputs, targets = next(batches)
+    private.backward(losses(model, inputs, targets))
+    optimizer.step()
+    moved = torch.cat([(a - b).flatten() for a, b in zip(before, model.parameters(), strict=True)])
+    # −0.1 (0 + N(0, 1)) in every entry and nothing of the record that passed
+    assert 0.05 < float(moved.std()) < 0.2
+
+
+def refused(model, act, sentence, **options):
+    private, optimizer = begun(model, **options)
+    with pytest.raises(ValueError, match=sentence):
+        act(private, optimizer)
+    private.close()
+
+
+def test_a_mean_a_second_pass_and_a_skipped_batch_are_refused():
+    model = network()
+
+    def mean(private, _):
+        inputs, targets = next(iter(private.loader))
+        private.backward(losses(model, inputs, targets).mean())
+
+    def twice(private, _):
+        inputs, targets = next(iter(private.loader))
+        private.backward(losses(model, inputs, targets))
+        private.backward(losses(model, inputs, targets))
+
+    def others(private, _):
+        inputs, targets = next(iter(private.loader))
+        private.backward(losses(model, inputs[:-1], targets[:-1]))
+
+    def skipped(private, _):
+        for _batch in private.loader:
+            pass
+
+    def no_step(private, _):
+        for inputs, targets in private.loader:
+            private.backward(losses(model, inputs, targets))
+
+    def coupled(private, _):
+        inputs, targets = next(iter(private.loader))
+        found = losses(model, inputs, targets)
+        private.backward(found - found.mean())
+
+    refused(model, mean, "one loss per example, of which each is clipped, got one number")
+    refused(model, twice, "one backward pass for each batch")
+    refused(model, others, "one loss per example, shape")
+    refused(model, skipped, "for every batch")
+    refused(model, no_step, "after the backward pass of every batch")
+    refused(model, coupled, "depend on their own record alone")
+
+
+def test_an_ordinary_backward_pass_is_refused_and_evaluation_is_not():
+    model = network()
+    private, _ = begun(model)
+    inputs, targets = records()[:4]
+    with torch.no_grad():
+        assert losses(model, inputs, targets).shape == (4,)
+    with pytest.raises(RuntimeError, match=r"private.backward"):
+        losses(model, inputs, targets).sum().backward()
+    private.close()
+    losses(model, inputs, targets).sum().backward()
+
+
+def test_a_step_beyond_the_promise_moves_nothing():
+    model = network()
+    private, optimizer = begun(model)
+    for inputs, targets in private.loader:
+        private.backward(losses(model, inputs, targets))
+        optimizer.step()
+    kept = copy.deepcopy(model.state_dict())
+    with pytest.raises(ValueError, match="beyond the 1 that are paid for"):
+        next(iter(private.loader))
+    optimizer.step()
+    close(kept, model.state_dict(), 0.0)
+    private.release()
+    with pytest.raises(ValueError, match="was released"):
+        private.backward(losses(model, inputs, targets))
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        (nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3)), "BatchNorm1d mixes examples"),
+        (nn.Sequential(nn.Linear(6, 3), nn.Softmax(dim=0)), "another example of the batch moves"),
+    ],
+)
+def test_layers_that_mix_examples_are_refused_by_name(model, name):
+    with pytest.raises(ValueError, match=name):
+        trained(model)
+
+
+def test_a_buffer_that_learns_is_refused():
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = network()
+            self.register_buffer("seen", torch.zeros(()))
+
+        def forward(self, inputs):
+            self.seen += inputs.sum()
+            return self.inner(inputs)
+
+    with pytest.raises(ValueError, match="the buffer seen changes"):
+        trained(Counting())
+
+
+def test_what_is_not_trained_may_not_move():
+    model = network()
+    model[0].requires_grad_(False)
+    private, optimizer = begun(model)
+    for inputs, targets in private.loader:
+        private.backward(losses(model, inputs, targets))
+        optimizer.step()
+    with torch.no_grad():
+        model[0].weight += 1
+    with pytest.raises(ValueError, match="not trained to stay as it was"):
+        private.release()
+
+
+def test_streams_closures_and_strange_parameters_are_refused():
+    class Stream(IterableDataset):
+        def __iter__(self):
+            yield from ()
+
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(ValueError, match="got a stream"):
+        make_private(model, optimizer, DataLoader(Stream(), batch_size=2), DPSGD(),
+                     Table(epsilon=1.0, delta=1e-3), epochs=1)  # fmt: skip
+    stranger = torch.optim.SGD(network().parameters(), lr=0.1)
+    with pytest.raises(ValueError, match="parameters of the model"):
+        make_private(model, stranger, DataLoader(records(), batch_size=2), DPSGD(),
+                     Table(epsilon=1.0, delta=1e-3), epochs=1)  # fmt: skip
+    private, optimizer = begun(model)
+    with pytest.raises(ValueError, match="without a closure"):
+        optimizer.step(lambda: 0.0)
+    private.close()
+
+
+def test_a_loop_goes_on_where_it_stopped_and_is_paid_for_once(tmp_path):
+    _, whole = trained(epochs=2)
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    common = {
+        "epochs": 2, "checkpoint": tmp_path / "loop", "every": 1, "ledger": ledger, "secret": "s",
+    }  # fmt: skip
+    model = network()
+    private, optimizer = begun(model, **common)
+    for number, (inputs, targets) in enumerate(private.loader):
+        private.backward(losses(model, inputs, targets))
+        optimizer.step()
+        if number == 1:
+            break
+    # as if the process had died
+    private.close()
+    again = network()
+    private, optimizer = begun(again, **common)
+    assert private.taken == 2
+    release = finish(private, again, optimizer)
+    close(whole, again.state_dict(), 1e-6)
+    assert release.details.taken == 6
+    assert [one.status for one in ledger.entries("s")] == ["committed"]
+
+
+def test_one_reservation_is_one_release(tmp_path):
+    import shutil
+
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+
+    def loop(folder, seed=None):
+        model = network()
+        return (
+            *begun(
+                model, seed=seed, checkpoint=tmp_path / folder, every=1, ledger=ledger, secret="s"
+            ),
+            model,
+        )
+
+    private, optimizer, model = loop("first")
+    inputs, targets = next(iter(private.loader))
+    private.backward(losses(model, inputs, targets))
+    optimizer.step()
+    private.close()
+    shutil.copytree(tmp_path / "first", tmp_path / "second")
+    private, optimizer, model = loop("first")
+    finish(private, model, optimizer)
+    with pytest.raises(ValueError, match="worth one release"):
+        loop("second")
+    assert len(ledger.entries("s")) == 1
+
+
+def test_a_checkpoint_of_another_loop_is_refused(tmp_path):
+    model = network()
+    private, _ = begun(model, checkpoint=tmp_path / "loop")
+    private.close()
+    with pytest.raises(ValueError, match="another mechanism"):
+        begun(network(), checkpoint=tmp_path / "loop", method=DPSGD(clip=2.0))
+    with pytest.raises(ValueError, match="another model"):
+        begun(nn.Sequential(nn.Linear(6, 3)), checkpoint=tmp_path / "loop")
+
+
+def test_a_schedule_is_kept_with_the_loop(tmp_path):
+    model = network()
+    private, optimizer = begun(model, checkpoint=tmp_path / "loop", every=1)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+    private.track(schedule=schedule)
+    for inputs, targets in private.loader:
+        private.backward(losses(model, inputs, targets))
+        optimizer.step()
+        schedule.step()
+        break
+    private.save()
+    private.close()
+    model = network()
+    private, optimizer = begun(model, checkpoint=tmp_path / "loop", every=1)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+    private.track(schedule=schedule)
+    assert schedule.last_epoch == 1
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.05)
+    private.close()
+
+
+def test_a_refusal_of_the_ledger_leaves_the_model_free(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.set_budget("s", epsilon=0.01, delta=1e-3)
+    model = network()
+    with pytest.raises(ValueError, match=r"budget|spent"):
+        begun(model, seed=None, ledger=ledger, secret="s")
+    inputs, targets = records()[:4]
+    functional.cross_entropy(model(inputs), targets).backward()
