@@ -119,15 +119,17 @@ def test_any_optimizer_and_schedule_moves_the_model(kind):
 
 def test_a_step_without_records_has_its_noise():
     model = network()
-    private, optimizer = begun(model, seed=None, batch=1, sampling_rate=1e-12)
-    before = [one.detach().clone() for one in model.parameters()]
-    batches = iter(private.loader)
-    inputs, targets = next(batches)
-    private.backward(losses(model, inputs, targets))
-    optimizer.step()
+    private, optimizer = begun(model, seed=None, batch=1, sampling_rate=1e-2)
+    for inputs, targets in private.loader:
+        none = private.loader.current.counted == 0
+        before = [one.detach().clone() for one in model.parameters()]
+        private.backward(losses(model, inputs, targets))
+        optimizer.step()
+        if none:
+            break
     moved = torch.cat([(a - b).flatten() for a, b in zip(before, model.parameters(), strict=True)])
     # −0.1 (0 + N(0, 1)) in every entry and nothing of the record that passed
-    assert 0.05 < float(moved.std()) < 0.2
+    assert 0.05 < float(moved.detach().std()) < 0.2
 
 
 def refused(model, act, sentence, **options):
@@ -166,6 +168,16 @@ def test_a_mean_a_second_pass_and_a_skipped_batch_are_refused():
         found = losses(model, inputs, targets)
         private.backward(found - found.mean())
 
+    def around(private, _):
+        inputs, targets = next(iter(private.loader))
+        decay = (model[1].weight ** 2).sum()
+        private.backward(losses(nn.Identity(), model(inputs), targets) + decay)
+
+    def inside(private, _):
+        inputs, targets = next(iter(private.loader))
+        private.backward(losses(model[:3], inputs, targets))
+
+    refused(model, inside, "through the model itself, got one through 0 alone")
     refused(model, mean, "one loss per example, of which each is clipped, got one number")
     refused(model, twice, "one backward pass for each batch")
     refused(model, others, "one loss per example, shape")
@@ -319,8 +331,11 @@ def test_a_checkpoint_of_another_loop_is_refused(tmp_path):
     private.close()
     with pytest.raises(ValueError, match="another mechanism"):
         begun(network(), checkpoint=tmp_path / "loop", method=DPSGD(clip=2.0))
+    other = network()
+    with torch.no_grad():
+        other[0].bias += 1
     with pytest.raises(ValueError, match="another model"):
-        begun(nn.Sequential(nn.Linear(6, 3)), checkpoint=tmp_path / "loop")
+        begun(other, checkpoint=tmp_path / "loop")
 
 
 def test_a_schedule_is_kept_with_the_loop(tmp_path):

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from tacit.gradients.batches import cuda_devices, evaluating, map_tensors, part
-
-if TYPE_CHECKING:
-    from tacit.gradients.model import ModelGradients
+from tacit.gradients.pieces import ParameterGradients
 
 # Examples that are tried together and alone, and another number that tells what grows with it.
 TRIED, ANOTHER = 2, 3
@@ -38,14 +37,27 @@ class SharedError(ValueError):
         self.path = path
 
 
-class Trial(NamedTuple):
-    """Gradients of two examples at the watched modules, and what they were asked for."""
+class Watcher(Protocol):
+    """What watches a model's modules."""
 
-    outputs: list[Tensor]
-    weights: list[Tensor]
+    model: nn.Module
+    parameters: dict[str, nn.Parameter]
+    found: dict[str, ParameterGradients]
+    count: int
+    units: list[Any]
+    seen: dict[int, list[int]] | None
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Run modules unwatched."""
+
+    def backward(self, losses: Tensor) -> Any:
+        """Run losses back to the watched outputs."""
+
+    def run_again_higher(self, name: str) -> bool:
+        """Take a parameter's gradients one module further out; whether there is one."""
 
 
-def calibrate(owner: ModelGradients, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def calibrate(owner: Watcher, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Find for every parameter a module at which its gradients are those of single examples.
 
     Two examples of a batch pass together and each by itself, without dropout; gradients of a
@@ -114,7 +126,7 @@ def outputs_of(result: Any, count: int) -> list[Tensor]:
     ]
 
 
-def _run(owner: ModelGradients, given: Any, size: int) -> list[Tensor]:
+def _run(owner: Watcher, given: Any, size: int) -> list[Tensor]:
     args, kwargs = given
     found = outputs_of(owner.model(*args, **kwargs), size)
     if not found:
@@ -125,7 +137,7 @@ def _run(owner: ModelGradients, given: Any, size: int) -> list[Tensor]:
     return found
 
 
-def _refuse_coupled(owner: ModelGradients, given: Any, count: int) -> None:
+def _refuse_coupled(owner: Watcher, given: Any, count: int) -> None:
     """Refuse outputs of an example that another example moves."""
     with owner.paused():
         together = _run(owner, _rows(given, count, ANOTHER), ANOTHER)
@@ -153,7 +165,7 @@ def _close(first: Tensor, second: Tensor) -> bool:
     return not off > allowed * scale + 1e-12
 
 
-def _see_rows(owner: ModelGradients, given: Any, count: int) -> None:
+def _see_rows(owner: Watcher, given: Any, count: int) -> None:
     """Learn which tensors that a module is given grow with the number of examples."""
     seen: dict[int, list[tuple[bool, ...]]] = {}
     for size in (TRIED, ANOTHER):
@@ -168,7 +180,7 @@ def _see_rows(owner: ModelGradients, given: Any, count: int) -> None:
             unit.rows = tuple(all(pair) for pair in zip(*known, strict=True))
 
 
-def _wrong(owner: ModelGradients, given: Any, count: int) -> list[str]:
+def _wrong(owner: Watcher, given: Any, count: int) -> list[str]:
     """Return the parameters whose gradients are not those of single examples."""
     two = _rows(given, count, TRIED)
     outputs = _run(owner, two, TRIED)
@@ -192,9 +204,7 @@ def _wrong(owner: ModelGradients, given: Any, count: int) -> list[str]:
     return sorted(wrong)
 
 
-def _differing(
-    owner: ModelGradients, two: Any, weights: Sequence[Tensor], index: int
-) -> Iterator[str]:
+def _differing(owner: Watcher, two: Any, weights: Sequence[Tensor], index: int) -> Iterator[str]:
     """Yield the parameters whose gradient of one example is not the one it has alone."""
     values = list(owner.parameters.values())
     with owner.paused():
@@ -218,7 +228,7 @@ def _differing(
             yield name
 
 
-def _of_example(owner: ModelGradients, name: str, index: int) -> Tensor:
+def _of_example(owner: Watcher, name: str, index: int) -> Tensor:
     """Return G_i as it would be summed, in the parameter's shape."""
     parameter = owner.parameters[name]
     held = owner.found.get(name)

@@ -414,12 +414,12 @@ class Ordinary(PerExample):
         """
         names = {id(one): name for name, one in self._parameters.items()}
         # the parameters that the losses depend on
-        every = _reach(losses.grad_fn, names, None)
+        every = reached(losses.grad_fn, names, None)
         self._graph = (losses, None)
         node = None if last.output is None else last.output.grad_fn
         if gradient is not None and last.output is not None and node is not None:
             # those that they depend on other than through the last layer
-            around = _reach(losses.grad_fn, names, node)
+            around = reached(losses.grad_fn, names, node)
             self._graph = (losses, None) if around else (last.output, gradient)
         return set(self._parameters) - every
 
@@ -475,7 +475,7 @@ def _by_example(output: Tensor, gradient: Tensor, coefficients: Tensor) -> tuple
     return output, (rows * coefficients.to(rows)[:, None]).view(gradient.shape)
 
 
-def _reach(end: Any, names: Mapping[int, str], without: Any) -> set[str]:
+def reached(end: Any, names: Mapping[int, str], without: Any) -> set[str]:
     """Return the parameters that a graph leads to, other than through one of its nodes."""
     found: set[str] = set()
     # depth first from the losses, one node left out

@@ -66,7 +66,7 @@ class ModelGradients:
         self.count = 0
         self.units = list(_units(model, parameters))
         self._anchor = torch.zeros((), requires_grad=True)
-        self._capturing = self._paused = self._tried = False
+        self._capturing = self._paused = self._tried = self._running = False
         self.seen: dict[int, list[int]] | None = None
         self._handles: list[RemovableHandle] = []
         self._modules = dict(model.named_modules())
@@ -78,8 +78,10 @@ class ModelGradients:
             _hidden(self._begin), with_kwargs=True, prepend=True
         )
         self._handles.append(root)
+        end = self.model.register_forward_hook(_hidden(self._end), always_call=True)
+        self._handles.append(end)
         for unit in self.units:
-            hook = _hidden(_Watch(self, unit).__call__)
+            hook = _hidden(_ModuleWatch(self, unit).__call__)
             handle = unit.module.register_forward_hook(hook, prepend=True, with_kwargs=True)
             self._handles.append(handle)
 
@@ -93,28 +95,19 @@ class ModelGradients:
         """Paths of the modules that are run again for each example."""
         return tuple(one.path for one in self.units if one.rule is None)
 
-    def backward(
-        self, losses: Tensor, *, keep: bool = False, beside: Sequence[Tensor] = ()
-    ) -> tuple[Tensor | None, ...]:
+    def backward(self, losses: Tensor, *, keep: bool = False) -> None:
         """Run the sum of losses back to the watched outputs.
 
         Args:
             losses: (B,), or outputs with weights summed.
             keep: whether the graph is used again.
-            beside: tensors whose ordinary gradients are wanted too.
-
-        Returns:
-            Those gradients.
         """
         self.found, self._capturing = {}, True
         try:
             # to the anchor alone: no gradient of a parameter is formed
-            _, *others = torch.autograd.grad(
-                losses.sum(), [self._anchor, *beside], allow_unused=True, retain_graph=keep
-            )
+            torch.autograd.grad(losses.sum(), [self._anchor], allow_unused=True, retain_graph=keep)
         finally:
             self._capturing = False
-        return tuple(others)
 
     def squared_norms(self) -> dict[str, Tensor]:
         """Return (B,) ‖G_i‖² by name, no less than those of what ``sums`` adds.
@@ -153,6 +146,9 @@ class ModelGradients:
             path = _common(paths) if len(paths) > 1 else _parent(paths[0])
             if paths == [""]:
                 return False
+            # a list of modules is never called
+            while path and not _is_called(self._modules[path]):
+                path = _parent(path)
         for one in owners:
             one.names = {local: held for local, held in one.names.items() if held != name}
         self.units = [one for one in self.units if one.names]
@@ -197,7 +193,7 @@ class ModelGradients:
         # B of this forward pass, for what is shared by all examples
         if self._paused:
             return
-        self.count = _first_size((args, kwargs))
+        self.count, self._running = _first_size((args, kwargs)), True
         if self.watching and not self._tried:
             # the first forward pass shows how the model is called
             self._tried = True
@@ -206,6 +202,24 @@ class ModelGradients:
             except BaseException:
                 self._tried = False
                 raise
+            # the passes that were tried have ended, this one goes on
+            self._running = True
+
+    def _end(self, *_: Any) -> None:
+        if not self._paused:
+            self._running = False
+
+    def refuse_inside(self, path: str) -> None:
+        """Refuse a module that runs by itself: how many examples there are is not known then.
+
+        Raises:
+            ValueError: the model itself is not running, nor a checkpoint of it again.
+        """
+        if not (self._running or self._capturing):
+            raise ValueError(
+                "model: expected a forward pass through the model itself, got one through "
+                f"{path} alone"
+            )
 
 
 def _hidden(hook: Any) -> Callable[..., Any]:
@@ -214,7 +228,7 @@ def _hidden(hook: Any) -> Callable[..., Any]:
     return call
 
 
-class _Watch:
+class _ModuleWatch:
     """A forward hook that puts a node behind the outputs of a module."""
 
     def __init__(self, owner: ModelGradients, unit: Unit) -> None:
@@ -227,6 +241,7 @@ class _Watch:
         owner, unit = self.owner, self.unit
         if not owner.watching:
             return None
+        owner.refuse_inside(unit.path)
         if unit.rule is not None:
             given = args[0] if args else next(iter(kwargs.values()))
             # what is looked up once for all examples has a gradient for each of them
@@ -284,7 +299,9 @@ class _RuleNode(torch.autograd.Function):
     """The identity, which shows its gradient to a layer's rule beside the layer's input."""
 
     @staticmethod
-    def forward(ctx: Any, output: Tensor, inputs: Tensor, _anchor: Tensor, watch: _Watch) -> Tensor:
+    def forward(
+        ctx: Any, output: Tensor, inputs: Tensor, _anchor: Tensor, watch: _ModuleWatch
+    ) -> Tensor:
         # saved, so that checkpoints drop it and compute it again
         ctx.save_for_backward(inputs)
         ctx.watch = watch
@@ -309,7 +326,7 @@ class _Call:
         shape: how it was nested.
     """
 
-    watch: _Watch
+    watch: _ModuleWatch
     others: list[Any]
     slots: list[bool]
     shape: Any
@@ -451,6 +468,11 @@ def _common(paths: Sequence[str]) -> str:
     split = [path.split(".")[:-1] for path in paths]
     same = itertools.takewhile(lambda parts: len(set(parts)) == 1, zip(*split, strict=False))
     return ".".join(parts[0] for parts in same)
+
+
+def _is_called(module: nn.Module) -> bool:
+    """Whether a module has a forward pass, which lists of modules have not."""
+    return type(module).forward is not nn.Module.forward
 
 
 def _parent(path: str) -> str:

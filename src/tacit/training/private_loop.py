@@ -16,6 +16,7 @@ from tacit._ground.checks import integer
 from tacit._ground.reprs import shown
 from tacit._ground.values import Count, Spelled, Within, value
 from tacit.gradients.batches import check_losses, refuse_mixing
+from tacit.gradients.capture import reached
 from tacit.gradients.given import GivenNoise
 from tacit.gradients.methods import DPSGD, Schedule, StepLayer
 from tacit.gradients.model import ModelGradients
@@ -383,6 +384,8 @@ class PrivateLoop:
         self._gradients.backward(losses)
         if not self._gradients.found:
             raise ValueError("losses: expected losses that depend on what is trained, got others")
+        if not self._checked:
+            self._refuse_unseen(losses)
         self._add(piece.counted)
         self._gradients.found = {}
 
@@ -601,4 +604,18 @@ class PrivateLoop:
                         "losses: expected losses that depend on their own record alone, got the "
                         f"first one with a gradient of another record at {name}"
                     )
+
+    def _refuse_unseen(self, losses: Tensor) -> None:
+        """Refuse a parameter that the losses depend on and no watched module gave gradients of.
+
+        Raises:
+            ValueError: there is one, such as a weight that a loss reads itself.
+        """
+        names = {id(one): name for name, one in self._parameters.items()}
+        unseen = reached(losses.grad_fn, names, None) - set(self._gradients.found)
+        if unseen:
+            raise ValueError(
+                "losses: expected losses of what the model returned, got some that depend on "
+                f"{sorted(unseen)[0]} in another way; compute them from the outputs"
+            )
         self._checked = True
