@@ -32,6 +32,7 @@ from tacit.codec import public
 from tacit.measured import Interval
 from tacit.releases import Prepared, Release, Use
 from tacit.releases.prepared import Book, check_same_release
+from tacit.releases.verification import refuse_false
 from tacit.runs.folder import STATE, RunFolder
 from tacit.runs.loop import STATE_FIELDS, Loop
 from tacit.runs.run import Run
@@ -351,6 +352,7 @@ class PreparedAdapter(Prepared[TrainedAdapter]):
             purse.mark_drawn()
             release = self.run.train(loop)
             try:
+                refuse_false(release)
                 # the ledger closes with this adapter
                 purse.commit(release.published())
             except BaseException:

@@ -24,6 +24,7 @@ def show(
     """
     from tacit.pages.words import lines, verdict
     from tacit.releases.loading import read_checked
+    from tacit.releases.verification import verify
 
     output = json_output(json, force, {"RELEASE": release})
     found = read_checked(release)
@@ -31,6 +32,7 @@ def show(
     tell_title(console, verdict(found.release))
     for label, text in lines(found.release):
         line(console, label, text)
+    line(console, "checked", verify(found.release).sentence)
     if found.unchecked:
         line(console, "claimed", f"not checked: {found.unchecked}")
     output.write(found.release.to_dict())

@@ -15,6 +15,7 @@ from tacit.guarantees import Guarantee, SuccessBound
 from tacit.guarantees.leakage import factor_words
 from tacit.releases.contradiction import refuted
 from tacit.releases.loading import Read, read_checked
+from tacit.releases.verification import HOLDS, NOTHING, verify_stated
 from tacit.text import percent, share_nearest, share_up, significant, significant_up
 
 MEASURES = {"min_agreement": "agreement", "max_kl": "kl"}
@@ -55,7 +56,7 @@ def judge(found: Read, policy: Policy) -> GateResult:
     for name, measure in MEASURES.items():
         if name in asked and release.guarantees and all(use.name != measure for use in release.use):
             raise ValueError(f"{name}: expected a release whose {measure} was measured")
-    judged = Judged(release, policy.releases)
+    judged = Judged(release, policy.releases, found.proof)
     pairs = [CHECKS[name](judged, policy, limit) for name, limit in asked.items()]
     checks = [check for check, _ in pairs]
     checks += _confidence([held for _, held in pairs if held is not None], policy.min_confidence)
@@ -136,6 +137,16 @@ def _check_candidates(judged: Judged, policy: Policy, candidates: int, allowed: 
         f"{how_known(held)})"
     )
     return _checked("max_success", found, allowed, holds, sentence), held
+
+
+def _check_verified(judged: Judged, policy: Policy, allowed: float) -> Found:
+    del policy
+    found = verify_stated(judged.stated)
+    # the first claim that is not proved; of a file without any, that there is none
+    open_ones = [line for line in found.lines if not line.startswith((HOLDS, NOTHING))]
+    said = f": {open_ones[0]}" if open_ones else ""
+    holds = found.word == HOLDS
+    return _checked("verified", None, allowed, holds, f"{found.sentence}{said}"), None
 
 
 def _check_epsilon(judged: Judged, policy: Policy, allowed: float) -> Found:
@@ -241,6 +252,7 @@ def _confidence(judged: list[Guarantee], least: float) -> list[GateCheck]:
 
 
 CHECKS: dict[str, Callable[[Judged, Policy, float], Found]] = {
+    "verified": _check_verified,
     "max_factor": _check_factor("max_factor"),
     "max_nats": _check_factor("max_nats"),
     "max_success": _check_success,
@@ -253,7 +265,9 @@ CHECKS: dict[str, Callable[[Judged, Policy, float], Found]] = {
 }
 
 
-def _checked(name: str, found: float, allowed: float, holds: bool, sentence: str) -> GateCheck:
+def _checked(
+    name: str, found: float | None, allowed: float, holds: bool, sentence: str
+) -> GateCheck:
     return GateCheck(name=name, found=found, allowed=allowed, holds=holds, sentence=sentence)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -31,10 +32,12 @@ class Judged:
     Attributes:
         release: what was read.
         releases: T.
+        stated: the proof that stands in its file; None where none does.
     """
 
     release: Release[Any]
     releases: int
+    stated: Mapping[str, Any] | None = None
 
     @property
     def times(self) -> int:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias
 
 from tacit._ground.checks import choice
 from tacit._ground.files import read_bytes
-from tacit._ground.values import Count, NonNegative, Positive, Within, value
+from tacit._ground.values import Count, Flag, NonNegative, Positive, Within, value
 from tacit.releases.kinds import known_kinds
 
 MIN_CONFIDENCE = 0.99
@@ -22,6 +22,7 @@ class Policy:
     """What a release has to keep to.
 
     Args:
+        verified: Whether every claim has to be proved by tacit_check, from the file alone.
         max_factor: Largest factor on any attacker's chance, for every prior.
         max_nats: Largest maximal leakage in nats: ln of that factor.
         max_success: Largest success bound under the law it names.
@@ -44,6 +45,7 @@ class Policy:
         {'max_success': 0.6}
     """
 
+    verified: Annotated[bool, Flag("--verify")] = False
     max_factor: Annotated[float, Within(1, ends="[)")] | None = None
     max_nats: NonNegative | None = None
     max_success: AtMostOne | None = None
@@ -67,7 +69,8 @@ class Policy:
     @property
     def asked(self) -> dict[str, float]:
         """The thresholds set, by name, in the order in which they are judged."""
-        return {name: getattr(self, name) for name in THRESHOLDS if getattr(self, name) is not None}
+        set_here = {name: getattr(self, name) for name in THRESHOLDS}
+        return {name: limit for name, limit in set_here.items() if limit not in (None, False)}
 
     @property
     def given(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from tacit.gate.several import GateVerdict
 
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 RULES = {
+    "verified": "A checker that shares no code with what made the release proves every claim.",
     "max_factor": "The factor on any attacker's chance, for every prior, is within its limit.",
     "max_nats": "The maximal leakage in nats is within its limit.",
     "max_success": "The bound on an attacker's success under its law is within its limit.",

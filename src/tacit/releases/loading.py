@@ -15,7 +15,7 @@ from tacit._ground.files import read_bytes, spelled
 from tacit.documents import loads, read
 from tacit.releases.contradiction import refuted
 from tacit.releases.kinds import kind_named
-from tacit.releases.proof import PROOF, check_proof
+from tacit.releases.proof import PROOF, check_proof, proof_of
 from tacit.releases.release import Release
 from tacit.releases.stores import RowDetails, certified, is_store, open_store, read_store
 
@@ -34,10 +34,12 @@ class Read:
         release: what was released.
         unchecked: why what it claims is not worked out again, as the end of a sentence; empty
             where it was.
+        proof: what a checker would read of it; None where there is none.
     """
 
     release: Release[Any]
     unchecked: str = ""
+    proof: Mapping[str, Any] | None = None
 
 
 def load(source: Any) -> Release[Any]:
@@ -78,7 +80,8 @@ def read_checked(source: Any) -> Read:
         ValueError: as ``load``.
     """
     if isinstance(source, Release):
-        return Read(source)
+        proof = proof_of(source)
+        return Read(source, proof=None if proof is None else proof.to_dict())
     place = Path(spelled("release", source)) if isinstance(source, (str, os.PathLike)) else None
     content = source if place is None else read_release(place)
     if not isinstance(content, Mapping):
@@ -95,7 +98,7 @@ def read_checked(source: Any) -> Read:
             kind.rows(release, place)
     except ValueError as error:
         raise ValueError(f"release: the file contradicts itself: {error}") from None
-    return Read(release, unchecked)
+    return Read(release, unchecked, content.get(PROOF))
 
 
 def load_rows(path: str | os.PathLike[str]) -> Release[Any]:

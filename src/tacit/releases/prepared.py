@@ -194,7 +194,7 @@ class Prepared(ABC, Generic[Details]):
                 self._refuse_again()
                 self._check_unchanged()
                 self._once.drawn = True
-            return self._drawn()
+            return _checked(self._drawn())
         if not hasattr(ledger, "reserve"):
             raise ValueError(f"ledger: expected a tacit.Ledger, got {type(ledger).__name__}")
         if secret is None:
@@ -213,7 +213,7 @@ class Prepared(ABC, Generic[Details]):
             )
             self._once.drawn = True
         reservation.mark_drawn()
-        release = self._drawn()
+        release = _checked(self._drawn())
         reservation.commit(release.published())
         return release
 
@@ -238,3 +238,11 @@ class Prepared(ABC, Generic[Details]):
     @abstractmethod
     def _drawn(self) -> Release[Details]:
         """Draw the randomness and return the release."""
+
+
+def _checked(release: Release[Details]) -> Release[Details]:
+    """Return a release of which no claim is proved to be false; only such leave."""
+    from tacit.releases.verification import refuse_false
+
+    refuse_false(release)
+    return release

@@ -13,6 +13,7 @@ from tacit.pages.answers import found_out, published_beside, record_words
 from tacit.pages.numbers import numbers_table
 from tacit.pages.strength import assumed, not_hidden, strength_rows
 from tacit.releases.loading import read_checked
+from tacit.releases.verification import verify
 
 # In sight, so that a printed certificate is one page.
 SHOWN_ROWS = 16
@@ -61,6 +62,7 @@ def render_certificate(release: Any) -> str:
         assumed=assumed(public),
         not_hidden=not_hidden(public),
         unchecked=read.unchecked,
+        checked=verify(public),
         json=embedded_json(public.to_dict()),
     )
 

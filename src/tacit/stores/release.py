@@ -142,5 +142,6 @@ STORES = Kind(
     name=KIND,
     details=SealedRows,
     recompute=recompute,
+    proof="tacit.stores.proof:proof",
     record="one person, with as many documents as the store allows",
 )

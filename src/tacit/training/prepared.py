@@ -9,6 +9,7 @@ import numpy as np
 
 from tacit.releases import Attack, Prepared, Release, Use
 from tacit.releases.prepared import Book
+from tacit.releases.verification import refuse_false
 from tacit.training.charges import ledger_cost
 from tacit.training.indistinguishable import Indistinguishable
 from tacit.training.release import TrainedModel, certified, group_references
@@ -59,7 +60,9 @@ class PreparedTraining(Prepared[TrainedModel]):
             raise
 
     def _drawn(self) -> Release[TrainedModel]:
-        return self.fit(self.run)
+        release = self.fit(self.run)
+        refuse_false(release)
+        return release
 
 
 def prepare_training(

@@ -1,0 +1,106 @@
+"""Releases held against a checker that shares no code with what certified them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tacit.documents import dumps
+from tacit.releases.proof import PROOF, proof_of
+
+HOLDS, FALSE, NOT_SHOWN, NOTHING = "holds", "false", "not shown", "not checkable"
+# A checker in a process of its own takes its own limit and starts in less than the rest.
+SECONDS = 90.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckerVerdict:
+    """What the checker found.
+
+    Attributes:
+        word: "holds", "false", "not shown", "not checkable" or "refused".
+        version: of the checker.
+        lines: a sentence for every claim.
+    """
+
+    word: str
+    version: str
+    lines: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """What a page says of it."""
+        return f"checked by tacit_check {self.version}: {self.word}"
+
+
+def verify(release: Any) -> CheckerVerdict:
+    """Return what the checker finds of a release, worked out in this process.
+
+    Args:
+        release: whose proof is checked.
+
+    Example:
+        >>> from tacit import Effort, Table, privatize
+        >>> promise = Table(success=0.6, bounds=[(0.0, 1.0)])
+        >>> verify(privatize("mean", [[0.2], [0.7]], promise, Effort(trials=0))).word
+        'holds'
+    """
+    from tacit_check import VERSION
+    from tacit_check.balls import RefusedFileError
+    from tacit_check.claims import check
+    from tacit_check.reading import parse
+
+    proof = proof_of(release)
+    if proof is None:
+        return CheckerVerdict(word=NOTHING, version=VERSION)
+    try:
+        found = check(parse(dumps({PROOF: proof.to_dict()}).encode()))
+    except RefusedFileError as error:
+        return CheckerVerdict(word="refused", version=VERSION, lines=(str(error),))
+    lines = tuple(f"{one.verdict}: {one.claim}" for one in found.verdicts)
+    return CheckerVerdict(word=found.word, version=VERSION, lines=lines)
+
+
+def verify_stated(proof: Mapping[str, Any] | None) -> CheckerVerdict:
+    """Return what the checker finds of a proof from elsewhere, in a process that limits itself.
+
+    Args:
+        proof: as it stands in a file; None where there is none.
+    """
+    from tacit_check import VERSION
+
+    if proof is None:
+        return CheckerVerdict(word=NOTHING, version=VERSION)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "release.json"
+        path.write_text(dumps({PROOF: dict(proof)}), encoding="utf-8")
+        command = [sys.executable, "-m", "tacit_check", "--json", "--", str(path)]
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)
+            answer = json.loads(done.stdout)
+        except (subprocess.TimeoutExpired, ValueError):
+            return CheckerVerdict(word="refused", version=VERSION, lines=("needs too much time",))
+    verdicts = answer["verdicts"]
+    lines = tuple(f"{one['verdict']}: {one['claim']}" for one in verdicts) or (answer["why"],)
+    return CheckerVerdict(word=answer["word"], version=answer["checker"], lines=lines)
+
+
+def refuse_false(release: Any) -> None:
+    """Refuse to let a release leave of which the checker proves a claim to be false.
+
+    Raises:
+        ArithmeticError: it does: an error of this library.
+    """
+    found = verify(release)
+    if found.word == FALSE:
+        wrong = next(line for line in found.lines if line.startswith(FALSE))
+        raise ArithmeticError(
+            f"tacit_check {found.version} proves a claim to be wrong ({wrong}): nothing is "
+            "released; this is an error of Tacit, please report it"
+        )
