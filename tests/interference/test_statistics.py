@@ -385,6 +385,32 @@ def test_sums_of_the_rows_drawn(interference):
     interference.calls(of_sums, 0, 1).assert_equal()
 
 
+def of_persons(side):
+    """Release what persons add whom coins chose, one of whom has a hundred rows."""
+    from tacit.statistics.pairs import Pairing
+
+    rows = np.random.default_rng(0).normal(size=(123, 2))
+    who = np.append(np.arange(23), np.full(100, 23))
+    table, told = np.column_stack([rows, who]), []
+    for query in ("mean+std", "count+sum", lambda rows: rows.mean(axis=0)):
+        promise = Rows(success=0.6, person="who", unit="household")
+        effort = Effort(trials=0, simulations=60)
+        prepared = prepare(query, table, promise, effort, columns=["x", "y", "who"], rng=1)
+        members = prepared.plan.pairing.members
+        chosen = members[:, 0].copy()
+        far = int(np.flatnonzero((members == 23).any(axis=1))[0])
+        chosen[far] = members[far, side]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Pairing, "draw", lambda *_, chosen=chosen: chosen)
+            told.append(prepared.draw().published())
+    return told
+
+
+@tells_nothing_beside("statistic-rows")
+def test_persons_that_were_drawn(interference):
+    interference.calls(of_persons, 0, 1).assert_equal()
+
+
 def in_session(secret):
     """Answer about the rows that coins chose, one of them otherwise, and about none that fails."""
     promise, place = secret

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tacit import Effort, Table
+from tacit import Draw, Effort, Rows, Table
 from tacit.statistics import Session, prepare, read_table
 
 QUICK = Effort(trials=0)
@@ -194,3 +194,26 @@ def test_alike_groups_have_alike_noise():
     prepared = prepare("sum by city+count by city", cities("c1", "c7"), promise, QUICK)
     errors = np.array([one.error for one in prepared.expected])
     assert len(set(errors[:90])) == len(set(errors[90:])) == 1
+
+
+def test_a_session_by_pairs_takes_no_persons_and_no_promise_takes_a_unit_alone():
+    rows = np.column_stack([np.arange(20.0), np.arange(20) % 10])
+    for promise in (Rows(success=0.6, person="who"), Draw(success=0.6, person="who")):
+        with pytest.raises(ValueError, match=r"^person: expected none through a session"):
+            Session(rows, promise, columns=["x", "who"])
+    for kind in (Rows, Draw):
+        with pytest.raises(ValueError, match=r"^unit: expected person"):
+            kind(success=0.6, unit="household")
+    with pytest.raises(ValueError, match=r"^delta: expected it beside epsilon"):
+        Rows(epsilon=1.0, person="who")
+
+
+def test_persons_that_are_drawn_are_said_to_be():
+    rows = np.column_stack([np.arange(60.0), np.arange(60) % 20])
+    for kind in (Rows, Draw):
+        promise = kind(success=0.7, person="who", unit="household")
+        release = prepare("mean", rows, promise, QUICK, columns=["x", "who"]).draw()
+        assert "any one household of the pool" in release.membership.task
+        assert "household" in release.secret
+        assert "row" not in release.membership.task + release.secret
+        assert any("under two names count as two" in one for one in release.membership.assumptions)

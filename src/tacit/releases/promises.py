@@ -16,7 +16,7 @@ from tacit.releases.strength import gaussian_mu
 Ends: TypeAlias = tuple[float, float]
 # Found privately, from the table.
 AUTO = "auto"
-PERSON = "person"
+PERSON, ROW = "person", "row"
 
 
 def rate_of(text: str) -> float:
@@ -109,7 +109,8 @@ def check_strength(promise: Any, prior: float) -> None:
     Raises:
         ValueError: the message names the field.
     """
-    pure = getattr(promise, "person", None) is not None and promise.delta is None
+    # ε alone is kept by whole noise on what clipped persons add
+    pure = isinstance(promise, Table) and promise.person is not None and promise.delta is None
     if (promise.epsilon is None) != (promise.delta is None) and not pure:
         missing, given = ("delta", "epsilon") if promise.delta is None else ("epsilon", "delta")
         raise ValueError(f"{missing}: expected it beside {given}, got None")
@@ -147,13 +148,14 @@ def check_unit(promise: Any) -> None:
         ValueError: the message names the field.
     """
     for name in ("unit", "clip"):
-        if promise.person is None and getattr(promise, name) is not None:
+        if promise.person is None and getattr(promise, name, None) is not None:
             raise ValueError(f"{name}: expected person, a column, beside it, got none")
     if promise.person is not None and not promise.person.strip():
         raise ValueError("person: expected the name of a column, got an empty text")
     if promise.unit is not None and not UNIT.fullmatch(promise.unit):
         raise ValueError("unit: expected a word for a person, of at most 40 letters, got another")
-    if promise.clip is not None and promise.clip != AUTO:
+    clip = getattr(promise, "clip", None)
+    if clip is not None and clip != AUTO:
         object.__setattr__(promise, "clip", CLIPS.check("clip", promise.clip, float))
 
 
@@ -176,6 +178,9 @@ class Rows:
         pairs: How the pool is paired: nearest, random, column:NAME, or in Python a Pairing or
             (P, k) rows of the pool.
         levels: Categories of columns, declared: numbers, or words of a column of texts.
+        person: Column that says whose a row is: all rows of one person are drawn together, and a
+            pair is two persons.
+        unit: Word for a person in what is certified, such as household.
         method: How the noise is found: sums where the query adds up, else by expected swaps under
             fresh coins, by the exact posterior over a declared family, or whichever of the two
             expects less noise.
@@ -199,11 +204,19 @@ class Rows:
     rate: Annotated[float, Within(0, 0.5, "(]"), Spelled("1/K", rate_of)] = 0.5
     pairs: Annotated[Any, Spelled("nearest|random|column:NAME", str)] = None
     levels: LevelsOf | None = None
+    person: str | None = None
+    unit: str | None = None
     method: RowMethod = "auto"
     confidence: Share = 0.999
 
     def _together(self) -> None:
         check_strength(self, self.rate)
+        check_unit(self)
+
+    @property
+    def secret_unit(self) -> str:
+        """The word for what is drawn, or is not."""
+        return ROW if self.person is None else (self.unit or PERSON)
 
     def largest_mu(self) -> float:
         """Return the largest μ that keeps it, rounded down."""
@@ -279,6 +292,8 @@ class Draw:
         success: Largest chance of guessing right instead: whether a row was drawn, or which input
             it was.
         rate: Share of the rows that is drawn.
+        person: Column that says whose a row is: all rows of one person are drawn together.
+        unit: Word for a person in what is certified, such as household.
         method: How the noise is found: under the exact information, or under that of a Gaussian
             with a full, linearised or diagonal covariance.
         confidence: Of the guarantee where it rests on simulated releases.
@@ -293,6 +308,8 @@ class Draw:
     nats: Annotated[Positive | None, Flag("--mi-budget")] = None
     success: Share | None = None
     rate: Rate = 0.5
+    person: str | None = None
+    unit: str | None = None
     method: DrawMethod = "auto"
     confidence: Share = 0.999
 
@@ -300,6 +317,12 @@ class Draw:
         if (self.nats is None) == (self.success is None):
             found = "none" if self.nats is None else "both"
             raise ValueError(f"nats: expected exactly one of nats and success, got {found}")
+        check_unit(self)
+
+    @property
+    def secret_unit(self) -> str:
+        """The word for what is drawn, or is not."""
+        return ROW if self.person is None else (self.unit or PERSON)
 
 
 @value

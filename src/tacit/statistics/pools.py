@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from tacit._ground.checks import Array, array, matrix, vector
 from tacit._ground.numbers import LARGEST_EXACT
 from tacit._ground.reprs import shown
 from tacit.guarantees.adjacency import Adjacency
+from tacit.releases.promises import Table
 from tacit.statistics.promises import SMALLEST_POOL
 from tacit.statistics.queries.language import columns_read, keys_read
 from tacit.statistics.queries.statistic import Columns
@@ -32,6 +34,51 @@ from tacit.statistics.tables.table import (
 LENIENT = "drop-unreadable"
 # In names, before keys are found; and the code of what is no key that was found.
 EACH_KEY, NO_KEY = "each key found", -1.0
+
+
+@dataclass(frozen=True, eq=False)
+class RowsOfPersons:
+    """A pool of persons: indexed by persons it gives all of their rows, person by person.
+
+    Attributes:
+        rows: (n, p).
+        persons: (n,) place of the person of every row, all of 0 … P − 1.
+    """
+
+    rows: Array
+    persons: npt.NDArray[np.intp]
+
+    def __len__(self) -> int:
+        """Return P, the number of persons."""
+        return len(self._starts) - 1
+
+    def __getitem__(self, persons: Any) -> Array:
+        """Return the rows of some persons."""
+        chosen = np.asarray(persons, dtype=np.intp)
+        sizes = self._starts[chosen + 1] - self._starts[chosen]
+        # places 0 … m − 1 of each, after where the rows of the person start
+        inner = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        found: Array = self.rows[self._order[np.repeat(self._starts[chosen], sizes) + inner]]
+        return found
+
+    def sums(self, added: Array) -> Array:
+        """Return sums (P, k) over the rows of every person of what rows (n, k) add."""
+        if not len(added):
+            return added
+        return np.add.reduceat(added[self._order], self._starts[:-1], axis=0)
+
+    def means(self) -> Array:
+        """Return the mean of every person's rows, (P, p)."""
+        return self.sums(self.rows) / np.diff(self._starts)[:, None]
+
+    @cached_property
+    def _order(self) -> npt.NDArray[np.intp]:
+        return np.argsort(self.persons, kind="stable")
+
+    @cached_property
+    def _starts(self) -> npt.NDArray[np.intp]:
+        counts = np.bincount(self.persons)
+        return np.concatenate([[0], np.cumsum(counts)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,8 +194,19 @@ class Pool:
             bounds=self.bounds,
             levels=levels,
             words=words,
-            people=self.persons is not None or self.elsewhere is not None,
+            people=not looked_at and (self.persons is not None or self.elsewhere is not None),
         )
+
+    @property
+    def units(self) -> Array | RowsOfPersons:
+        """What is drawn or is not: rows, or persons with all of theirs."""
+        return self.rows if self.persons is None else RowsOfPersons(self.rows, self.persons)
+
+    @property
+    def unit_rows(self) -> Array:
+        """A row (P, p) for each of them: of a person the mean of theirs."""
+        units = self.units
+        return units.means() if isinstance(units, RowsOfPersons) else units
 
     def _place_of_sought(self) -> int:
         if self.sought not in self.columns:
@@ -231,7 +289,7 @@ def sought_key(
     Raises:
         ValueError: there are several, or the promise has no δ, without which no key is found.
     """
-    if promise is None or getattr(promise, "person", None) is None or query is None:
+    if not isinstance(promise, Table) or promise.person is None or query is None:
         return None
     levels = getattr(promise, "levels", None)
     if levels is not None and not isinstance(levels, Mapping):

@@ -19,7 +19,7 @@ PROMISES: Mapping[type[Promise], str] = {
     Table: "tacit.statistics.bounded.workflow",
     Draw: "tacit.statistics.draws.workflow",
 }
-# The same promises where all rows of a person are hidden together.
+# Those that are kept in another way where all rows of a person are hidden together.
 OF_PEOPLE: Mapping[type[Promise], str] = {Table: "tacit.statistics.people.keeping"}
 
 
@@ -50,6 +50,6 @@ def keeping_of(promise: Any) -> Keeping:
         ValueError: no statistic is released under it.
     """
     check_promise(promise, *PROMISES)
-    of_people = getattr(promise, "person", None) is not None
-    found: Keeping = import_module((OF_PEOPLE if of_people else PROMISES)[type(promise)]).KEEPING
+    rooms = {**PROMISES, **OF_PEOPLE} if getattr(promise, "person", None) else PROMISES
+    found: Keeping = import_module(rooms[type(promise)]).KEEPING
     return found

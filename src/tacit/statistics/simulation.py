@@ -25,6 +25,16 @@ REAL_KINDS = "fiubO"
 HALVES = 200
 
 
+class Units(Protocol):
+    """What is drawn: rows, or persons with all of theirs."""
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+
+    def __getitem__(self, chosen: Any, /) -> Array:
+        """Return the rows of some of them."""
+
+
 class CandidateSubsets(Protocol):
     """Subsets of the pool on which a query is run."""
 
@@ -40,7 +50,7 @@ class _Evaluation:
     """Evaluates the query on one candidate; a value, so that worker processes can be sent it."""
 
     query: Query
-    pool: Array
+    pool: Units
     family: CandidateSubsets
 
     def __call__(self, candidate: int) -> tuple[Array, str]:
@@ -103,7 +113,7 @@ def _numbers(result: Any) -> Array | None:
 
 def simulate(
     query: Query,
-    pool: Array,
+    pool: Units,
     family: CandidateSubsets,
     *,
     workers: int | None,
@@ -138,15 +148,15 @@ def simulate(
     return np.stack([output.ravel() for output in outputs])
 
 
-def silent_output(query: Query, pool: Array, members: Any, otherwise: Array) -> Array:
+def silent_output(query: Query, pool: Units, members: Any, otherwise: Array) -> Array:
     """Return the output of the rows drawn, (d,), and let nothing else be seen of the call.
 
     What the caller's code prints, logs or warns of, and whether it fails, depends on the rows.
 
     Args:
         query: what is computed.
-        pool: (N, p).
-        members: the rows drawn; secret.
+        pool: N rows, or persons.
+        members: those drawn; secret.
         otherwise: (d,) what stands for the output where the call fails or gives no d numbers.
     """
     with silence():
@@ -194,7 +204,7 @@ def _spell(value: object) -> str:
 
 
 def spread_over_halves(
-    query: Query, rows: Array, source: np.random.Generator, *, workers: int | None
+    query: Query, rows: Units, source: np.random.Generator, *, workers: int | None
 ) -> Array:
     """Return standard deviations of a query over independent draws of half the rows, rounded up.
 
@@ -203,7 +213,7 @@ def spread_over_halves(
 
     Args:
         query: what is computed.
-        rows: (N, p) the pool.
+        rows: the pool, of rows or of persons.
         source: of the halves.
         workers: processes.
     """

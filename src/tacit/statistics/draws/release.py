@@ -34,26 +34,26 @@ from tacit.statistics.details import (
 
 KIND = "statistic-draw"
 TRUTH = "statistic of the rows that were drawn"
-SECRET = "which rows of the pool were drawn"
-TASK = "the membership of any one row of the pool"
+SECRET = "which {}s of the pool were drawn"
+TASK = "the membership of any one {} of the pool"
 GAUSSIAN_SOURCE = "residual-pac, Thm 1, Eq. 17"
 ENTROPY_SOURCE = "I(X; Y) <= H(Y), the entropy of the outputs of the declared candidates"
 EXACT_SOURCE = "exact likelihood of the declared candidates; residual-pac, Eq. 17"
 POSTERIOR_SOURCE = "residual-pac, Thm 1, under the exact posterior; chain rule (2601.14033)"
 ASSUMPTIONS = (
-    "the secret is which rows were drawn, uniform over the declared candidates; the attacker may "
-    "know the pool, the query, the list of candidates and the law of the noise",
-    "that a row is in the pool at all is not hidden",
-    "only the released vector is published: the drawn rows, the candidates' outputs and the "
+    "the secret is which {unit}s were drawn, uniform over the declared candidates; the attacker "
+    "may know the pool, the query, the list of candidates and the law of the noise",
+    "that a {unit} is in the pool at all is not hidden",
+    "only the released vector is published: the drawn {unit}s, the candidates' outputs and the "
     "diagnostics stay with the holder of the pool",
     "one release; further releases of the same draw add up",
     FROM_SYSTEM,
 )
 ANSWER_ASSUMPTIONS = (
-    "the secret is which rows of the pool were drawn, uniform over the declared candidates; the "
+    "the secret is which {unit}s of the pool were drawn, uniform over the declared candidates; the "
     "attacker may know the pool, the queries, the candidates, the laws of the noise and all "
     "earlier answers, by which queries may be chosen",
-    "that a row is in the pool at all is not hidden",
+    "that a {unit} is in the pool at all is not hidden",
     "the candidates' outputs and what was drawn stay with the holder of the pool",
     TOGETHER,
     FROM_SYSTEM,
@@ -122,6 +122,16 @@ class DrawDetails(NumbersDetails):
         return self.pool_rows * self.rate.numerator // self.rate.denominator
 
     @property
+    def unit(self) -> str:
+        """The word for what is drawn."""
+        return self.promise.secret_unit
+
+    @property
+    def secret(self) -> str:
+        """What is hidden, in words."""
+        return SECRET.format(self.unit)
+
+    @property
     def law(self) -> str:
         """What an attacker knows beforehand."""
         return f"that one of {self.candidates} equally likely candidates was drawn"
@@ -147,7 +157,13 @@ def certify(
     """
     turn = details.session
     source = ENTROPY_SOURCE if silent else GAUSSIAN_SOURCE if confidence is None else EXACT_SOURCE
-    lines = ASSUMPTIONS if turn is None else ANSWER_ASSUMPTIONS
+    unit, sentences = details.unit, ASSUMPTIONS if turn is None else ANSWER_ASSUMPTIONS
+    lines = [line.format(unit=unit) for line in sentences]
+    if details.promise.person is not None:
+        lines.append(
+            f"all rows of a {unit} are drawn together, as the column of the {unit}s tells: rows "
+            "under two names count as two"
+        )
     rest: dict[str, Any] = {
         "evidence": "numerical" if confidence is None else "statistical",
         "assumptions": (*lines, WITHOUT_NOISE if silent else WITH_NOISE),
@@ -160,9 +176,9 @@ def certify(
     if silent:
         success = min(success, max(details.prior, most))
     membership = SuccessBound(
-        success=success, prior=details.prior, task=TASK, law=details.law, **rest
+        success=success, prior=details.prior, task=TASK.format(unit), law=details.law, **rest
     )
-    return membership, InformationBound(nats=nats, secret=SECRET, **rest)
+    return membership, InformationBound(nats=nats, secret=details.secret, **rest)
 
 
 def recompute(release: Release[DrawDetails]) -> str:
@@ -173,7 +189,7 @@ def recompute(release: Release[DrawDetails]) -> str:
             gives, or variances that are not those of the noise.
     """
     details, told = release.details, only(release, InformationBound)
-    check_numbers(release, SECRET, TRUTH)
+    check_numbers(release, details.secret, TRUTH)
     if told is None:
         raise ValueError("a promise about the draw states the nats that are told of it")
     promise, design = details.promise, details.design

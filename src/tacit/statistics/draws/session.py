@@ -17,7 +17,7 @@ from tacit.releases.publication import allowed_nats
 from tacit.statistics.cost import prices_of
 from tacit.statistics.details import Turn
 from tacit.statistics.draws.candidates import draw_family, subset_rate
-from tacit.statistics.draws.release import KIND, SECRET, TRUTH, DrawDetails, certify
+from tacit.statistics.draws.release import KIND, TRUTH, DrawDetails, certify
 from tacit.statistics.draws.weights import CandidateWeights
 from tacit.statistics.errors import two_digits_up
 from tacit.statistics.prepared import ReleaseWords, template
@@ -39,6 +39,11 @@ class DrawQuestions(Questions):
 
     def _open(self, source: np.random.Generator, stored: SessionState | None) -> None:
         del source
+        if self.pool.persons is not None:
+            raise ValueError(
+                "person: expected none through a session about a draw, got a column; a release by "
+                "itself takes one"
+            )
         rows, count = self.pool.rows, self.effort.simulations
         rate = subset_rate(len(rows), self.promise.rate, count)
         prior = max(float(rate), 1.0 - float(rate))
@@ -76,7 +81,7 @@ class DrawQuestions(Questions):
             details,
             template(request.query.labels(len(live)), plan, TRUTH),
             words=ReleaseWords(
-                secret=SECRET,
+                secret=details.secret,
                 method="least noise for the posterior of the declared draws",
                 notes=() if live.all() else alike,
             ),

@@ -20,7 +20,7 @@ from tacit.releases.finite import OutputDesign, OutputNoise, OutputWords, design
 from tacit.releases.publication import allowed_nats
 from tacit.statistics.cost import prices_of_variances
 from tacit.statistics.draws.candidates import CandidateFamily, draw_family, subset_rate
-from tacit.statistics.draws.release import KIND, SECRET, TRUTH, DrawDetails, certify
+from tacit.statistics.draws.release import KIND, TRUTH, DrawDetails, certify
 from tacit.statistics.errors import two_digits_up
 from tacit.statistics.prepared import PreparedNumbers, ReleaseWords, StatisticRequest, template
 from tacit.statistics.promises import Keeping
@@ -99,7 +99,7 @@ class DrawPlan:
 def prepare(request: StatisticRequest) -> PreparedNumbers:
     """Certify a statistic of a declared draw of the pool, before anything is drawn."""
     query, promise, effort = request.query, request.promise, request.effort
-    rows, source = request.pool.rows, request.source()
+    rows, source, unit = request.pool.units, request.source(), promise.secret_unit
     # prior max(q, 1 − q) of a row is exact, by the balance of the family
     rate = subset_rate(len(rows), promise.rate, effort.simulations)
     prior = max(float(rate), 1.0 - float(rate))
@@ -139,13 +139,16 @@ def prepare(request: StatisticRequest) -> PreparedNumbers:
         details,
         template(names, plan, TRUTH),
         words=ReleaseWords(
-            secret=SECRET,
+            secret=details.secret,
             method=found.design.method,
-            notes=(_family_note(family), *request.pool.notes(hidden=False)),
+            notes=(_family_note(family, unit), *request.pool.notes(hidden=False)),
             remarks=_remarks(details, names, outputs),
         ),
         attack=plan.attack(effort.trials, source) if effort.trials else None,
     )
+    if request.pool.persons is not None:
+        # a person's place is not that of a row
+        planned = replace(planned, details=replace(planned.details, most_exposed=None))
     return PreparedNumbers.of(planned, plan, information, source, advice=LESS_NOISE)
 
 
@@ -187,11 +190,11 @@ def _details(
     )
 
 
-def _family_note(family: CandidateFamily) -> str:
+def _family_note(family: CandidateFamily, unit: str) -> str:
     smallest, largest = family.subset_sizes
-    sizes = f"{smallest} {f'or {largest} ' if largest != smallest else ''}rows"
+    sizes = f"{smallest} {f'or {largest} ' if largest != smallest else ''}{unit}s"
     return (
-        f"every row of the pool is in exactly {family.rate.numerator} of "
+        f"every {unit} of the pool is in exactly {family.rate.numerator} of "
         f"{family.rate.denominator} candidates, which have {sizes}"
     )
 

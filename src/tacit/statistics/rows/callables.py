@@ -15,6 +15,7 @@ from tacit.information.concentration import confidence_share
 from tacit.releases.outputs import check_spread
 from tacit.statistics.cost import prices_of
 from tacit.statistics.pairs.pairing import Pairing
+from tacit.statistics.pools import RowsOfPersons
 from tacit.statistics.prepared import StatisticRequest
 from tacit.statistics.queries.statistic import Query
 from tacit.statistics.rows.coins import Halves, swaps_of
@@ -57,7 +58,7 @@ class CallablePlan:
     """
 
     query: Query = field(repr=False)
-    rows: Array = field(repr=False)
+    rows: Array | RowsOfPersons = field(repr=False)
     pairing: Pairing = field(repr=False)
     way: Way
     design: Design = field(repr=False)
@@ -122,7 +123,7 @@ class _CertificationTask:
 
     def swaps(self, draws: int) -> tuple[Array, Array]:
         """Return outputs of fresh draws, and by how much each flip moves them."""
-        query, rows, effort = self.request.query, self.request.pool.rows, self.request.effort
+        query, rows, effort = self.request.query, self.request.pool.units, self.request.effort
         return swaps_of(
             query,
             rows,
@@ -136,7 +137,7 @@ class _CertificationTask:
     def plan(self, way: Way, covariance: Array, **found: Any) -> CallablePlan:
         """Return the plan for noise that is certified."""
         # tr(FΣ), the price of this noise at the spread of the outputs seen
-        request, rows = self.request, self.request.pool.rows
+        request, rows = self.request, self.request.pool.units
         prices = prices_of(request.cost, found["outputs"])
         design = Design(
             covariance=dense(covariance),
@@ -193,7 +194,7 @@ class _ByFamily:
         halves = declared_halves(task.pairing, effort.simulations, task.source)
         outputs = simulate(
             request.query,
-            request.pool.rows,
+            request.pool.units,
             halves,
             workers=effort.workers,
             progress=effort.progress,

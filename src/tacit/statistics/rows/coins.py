@@ -11,7 +11,7 @@ from tacit._ground.checks import Array
 from tacit.releases.outputs import check_spread
 from tacit.statistics.pairs.pairing import Indices, Pairing
 from tacit.statistics.queries.statistic import Query
-from tacit.statistics.simulation import simulate
+from tacit.statistics.simulation import Units, simulate
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ def throw_coins(count: int, pairs: int, source: np.random.Generator) -> npt.NDAr
 
 def swaps_of(
     query: Query,
-    rows: Array,
+    rows: Units,
     pairing: Pairing,
     draws: int,
     source: np.random.Generator,

@@ -39,13 +39,35 @@ class Sampling:
     known: npt.NDArray[np.bool_]
 
 
+@dataclass(frozen=True, eq=False)
+class Simulated:
+    """What is simulated: a query over what is drawn of some groups.
+
+    Attributes:
+        query: what is computed.
+        pairing: the groups.
+        centres: (p,) what was taken from the columns.
+        counted: whether the number of rows drawn is public.
+    """
+
+    query: SumQuery
+    pairing: Pairing
+    centres: Array
+    counted: bool
+
+    @property
+    def linear_numbers(self) -> npt.NDArray[np.bool_]:
+        """Which of the numbers are linear in the sums, (d,)."""
+        return self.query.linear_numbers if self.counted else self.query.additive_numbers
+
+    def numbers(self, sums: Array, *, smooth: bool = False) -> Array:
+        """Return the numbers (…, d) of sums (…, k)."""
+        drawn = float(len(self.pairing)) if self.counted else None
+        return self.query.finish(sums, self.centres, drawn, smooth=smooth)
+
+
 def noise_errors(
-    query: SumQuery,
-    pairing: Pairing,
-    values: GridValues,
-    noise: SumNoise,
-    frame: CostFrame,
-    centres: Array,
+    simulated: Simulated, values: GridValues, noise: SumNoise, frame: CostFrame
 ) -> Array:
     """Return errors (d,) with which ``value ± 1.96 error`` holds the number of the rows drawn.
 
@@ -60,31 +82,25 @@ def noise_errors(
     # √(J Σ Jᵀ)_jj, exact for what is linear in the sums
     influence = frame.jacobian @ noise.covariance
     exact = np.sqrt(np.maximum(np.einsum("ij,ij->i", influence, frame.jacobian), 0.0))
-    if query.linear or noise.design is None:
+    linear, source = simulated.linear_numbers, np.random.default_rng(0)
+    if linear.all() or noise.design is None:
         return np.asarray(exact)
-    drawn, source = float(len(pairing)), np.random.default_rng(0)
     # f(S + B) − f(S) for simulated draws S and noise B: errors are of the pool alone, and so told
-    totals = _totals(pairing, values, np.random.default_rng(1))
-    clean = query.finish(totals, centres, drawn)
+    totals = _totals(simulated.pairing, values, np.random.default_rng(1))
+    clean = simulated.numbers(totals)
     gaps = [
-        query.finish(totals + noise.sample(len(totals), source), centres, drawn) - clean
+        simulated.numbers(totals + noise.sample(len(totals), source)) - clean
         for _ in range(-(-SIMULATED // len(totals)))
     ]
     found = [deviations(np.concatenate(gaps))]
     # the same noise at every draw, so that these differ by the draw and not by chance
     errors = noise.sample(min(max(LARGEST_NOISE // len(totals.T), FEWEST), SIMULATED), source)
     for total, number in zip(totals[:DRAWS], clean, strict=False):
-        found.append(deviations(query.finish(total + errors, centres, drawn) - number))
-    return np.asarray(np.where(query.linear_numbers, exact, np.max(found, axis=0)))
+        found.append(deviations(simulated.numbers(total + errors) - number))
+    return np.asarray(np.where(linear, exact, np.max(found, axis=0)))
 
 
-def sampling_errors(
-    query: SumQuery,
-    pairing: Pairing,
-    values: GridValues,
-    frame: CostFrame,
-    centres: Array,
-) -> Sampling:
+def sampling_errors(simulated: Simulated, values: GridValues, frame: CostFrame) -> Sampling:
     """Return how much the numbers vary over pools and draws from them, rounded up.
 
     With ψ a row's influence on a number, the sum of ``ψ`` over the rows drawn varies by the
@@ -97,6 +113,7 @@ def sampling_errors(
     ``ν = 2N/(κ − 1)`` by the kurtosis κ of the influences, N − 1 at most (Satterthwaite, 1946).
     """
     # ψ = J (φ − mean φ), row by row; its second moments by groups, and its fourth for the kurtosis
+    pairing, linear = simulated.pairing, simulated.linear_numbers
     members, numbers = pairing.members, len(frame.jacobian)
     # in powers of two near the spread of each number: fourth powers stay within double precision
     unit = np.ldexp(1.0, np.where(frame.spread > 0.0, np.frexp(frame.spread)[1], 0))
@@ -115,13 +132,12 @@ def sampling_errors(
     pool = squares / (members.size - 1)
     # P²/N = P/k for N = k P rows in groups
     found = unit * np.sqrt(coins + len(members) / pairing.group_size * pool)
-    if not query.linear:
-        simulated = _resample(query, pairing, values, frame, centres)
-        found = np.where(query.linear_numbers, found, simulated)
+    if not linear.all():
+        found = np.where(linear, found, _resample(simulated, values, frame))
     # wider by Student's quantile over the normal one: few rows, or few that matter, say less
     freedom = _freedom(members.size, squares, fourths)
     factor = special.stdtrit(freedom, 0.5 + 0.5 * LEVEL) / NORMAL_95
-    known = query.linear_numbers | (freedom >= LEAST_FREEDOM)
+    known = linear | (freedom >= LEAST_FREEDOM)
     return Sampling(two_digits_up(found * factor), known)
 
 
@@ -132,10 +148,9 @@ def _totals(pairing: Pairing, values: GridValues, source: np.random.Generator) -
     return np.stack([values.total(pairing.draw(source)) for _ in range(draws)])
 
 
-def _resample(
-    query: SumQuery, pairing: Pairing, values: GridValues, frame: CostFrame, centres: Array
-) -> Array:
+def _resample(simulated: Simulated, values: GridValues, frame: CostFrame) -> Array:
     """Return deviations (d,) about the pool's own numbers of those of weighed draws."""
+    pairing = simulated.pairing
     source, shape = np.random.default_rng(2), float(pairing.group_size)
     drawn, terms = len(pairing), values.integers.shape[1]
     work = drawn * terms
@@ -145,8 +160,8 @@ def _resample(
         # Γ(k, 1/k) has mean 1 and variance 1/k, as k rows of a new pool stand for each drawn
         weights = source.gamma(shape, 1.0 / shape, drawn)
         sums[place] = values.weighted_total(pairing.draw(source), weights / weights.mean())
-    middle = query.finish(frame.middle, centres, float(drawn), smooth=True)
-    return deviations(query.finish(sums, centres, float(drawn), smooth=True) - middle)
+    middle = simulated.numbers(frame.middle, smooth=True)
+    return deviations(simulated.numbers(sums, smooth=True) - middle)
 
 
 def _freedom(count: int, squares: Array, fourths: Array) -> Array:

@@ -13,9 +13,10 @@ from tacit._ground.checks import Array, RandomSource
 from tacit.attacks import MembershipAttack, group_attack
 from tacit.statistics.cost import CostFrame, frame_of
 from tacit.statistics.pairs.pairing import Indices, Pairing
+from tacit.statistics.pools import RowsOfPersons
 from tacit.statistics.queries.statistic import SumQuery
 from tacit.statistics.queries.sums import GridValues, on_grid
-from tacit.statistics.rows.errors import Sampling, noise_errors, sampling_errors
+from tacit.statistics.rows.errors import Sampling, Simulated, noise_errors, sampling_errors
 from tacit.statistics.rows.noise import ROWS_TOGETHER, SumNoise, Swaps, distinct, least_noise
 
 # Rows that add many more numbers than they have: neighbours are looked up in the rows.
@@ -42,6 +43,8 @@ class SumPlan:
         errors: (d,) of the numbers, as ``noise_errors`` has them.
         drawn: rows that a session drew once for all its answers; secret; None where each release
             draws its own.
+        counted: whether the number of rows drawn is public; not where persons are drawn, who have
+            several each.
     """
 
     query: SumQuery
@@ -52,11 +55,16 @@ class SumPlan:
     noise: SumNoise = field(repr=False)
     errors: Array
     drawn: Indices | None = field(repr=False, default=None)
+    counted: bool = True
 
     @cached_property
     def spread(self) -> Sampling:
         """How much the numbers vary over pools and draws from them."""
-        return sampling_errors(self.query, self.pairing, self.values, self.frame, self.centres)
+        return sampling_errors(self._simulated, self.values, self.frame)
+
+    @property
+    def _simulated(self) -> Simulated:
+        return Simulated(self.query, self.pairing, self.centres, self.counted)
 
     @property
     def sampling(self) -> Array:
@@ -70,7 +78,8 @@ class SumPlan:
 
     def at(self, drawn: Any, rng: RandomSource) -> tuple[Array, Array]:
         """Return the numbers for rows that were drawn, with fresh noise, and their errors."""
-        published, count = self.noise.release(self.values.total(drawn), rng), float(len(drawn))
+        published = self.noise.release(self.values.total(drawn), rng)
+        count = float(len(drawn)) if self.counted else None
         # all that follows is computed from the published sums: post-processing
         numbers = self.query.finish(published, self.centres, count)
         errors = self.query.bracket(self.errors, published, count, self.noise.covariance)
@@ -114,6 +123,7 @@ def sum_plan(
     group_size: int,
     cost: Any,
     progress: bool | None,
+    persons: RowsOfPersons | None = None,
 ) -> SumPlan:
     """Pair the rows by what they add, and design the noise for every swap.
 
@@ -125,30 +135,48 @@ def sum_plan(
         group_size: k of the groups, where they are to be found.
         cost: as ``frame_of`` takes it.
         progress: whether to show a bar.
+        persons: whose the rows are, where persons are paired and drawn with all of theirs.
     """
     # sums of x − c about the medians are short, so that the grid is fine and little cancels
     centres = np.median(rows, axis=0)
-    values = on_grid(query.row_values(rows, centres))
+    counted = persons is None
+
+    def added() -> Array:
+        values = query.row_values(rows, centres)
+        return values if persons is None else persons.sums(values)
+
+    values = on_grid(added())
     size = group_size if pairing is None else pairing.group_size
-    drawn = len(rows) // size if pairing is None else len(pairing)
-    frame = frame_of(query, values.values, centres, max(drawn, 1), cost)
-    if pairing is None:
+    drawn = len(values.integers) // size if pairing is None else len(pairing)
+    frame = frame_of(query, values.values, centres, max(drawn, 1), cost, counted=counted)
+    if pairing is None and counted:
         pairing = _nearest(query, rows, centres, frame, size, progress)
+    elif pairing is None:
+        pairing = _nearest_persons(added() @ frame.root, size, progress)
     if pairing.left_out.size:
         # a row that is never drawn sets neither the grid nor the cost
-        added = query.row_values(rows, centres)
-        added[pairing.left_out] = 0.0
-        values = on_grid(added)
-        del added
+        some = added()
+        some[pairing.left_out] = 0.0
+        values = on_grid(some)
+        del some
         inside = values.values[np.sort(pairing.members, axis=None)]
-        frame = frame_of(query, inside, centres, max(drawn, 1), cost)
+        frame = frame_of(query, inside, centres, max(drawn, 1), cost, counted=counted)
         del inside
     # Σ that keeps zᵀ Σ⁻¹ z <= μ² of every swap z = φ(a) − φ(b) of a group
-    noise = best_noise(query, frame, _swaps(query, values, pairing), mu, centres, len(pairing))
+    known = float(len(pairing)) if counted else None
+    noise = best_noise(query, frame, _swaps(query, values, pairing), mu, centres, known)
     # what is told before the draw: errors of the numbers near what the pool gives on average
-    errors = query.widen_whole(noise_errors(query, pairing, values, noise, frame, centres))
-    errors = query.bracket(errors, frame.middle, float(drawn), noise.covariance)
-    return SumPlan(query, pairing, values, centres, frame, noise, errors)
+    simulated = Simulated(query, pairing, centres, counted)
+    errors = query.widen_whole(noise_errors(simulated, values, noise, frame))
+    errors = query.bracket(errors, frame.middle, known, noise.covariance)
+    return SumPlan(query, pairing, values, centres, frame, noise, errors, counted=counted)
+
+
+def _nearest_persons(features: Array, size: int, progress: bool | None) -> Pairing:
+    """Pair persons that are near in what noise on what they add costs."""
+    from tacit.statistics.pairs.matching import nearest
+
+    return nearest(features, group_size=size, scaled=False, progress=progress)
 
 
 def _nearest(
@@ -194,7 +222,12 @@ def _swaps(query: SumQuery, values: GridValues, pairing: Pairing) -> Swaps:
 
 
 def best_noise(
-    query: SumQuery, frame: CostFrame, swaps: Swaps, mu: float, centres: Array, drawn: int
+    query: SumQuery,
+    frame: CostFrame,
+    swaps: Swaps,
+    mu: float,
+    centres: Array,
+    drawn: float | None,
 ) -> SumNoise:
     """Return the noise under which the numbers err least.
 
@@ -202,14 +235,15 @@ def best_noise(
     the pool gives: a choice alone, as all of them keep μ.
     """
     best: tuple[float, SumNoise] | None = None
-    clean = query.finish(frame.middle, centres, float(drawn), smooth=True)
+    linear = bool((query.additive_numbers if drawn is None else query.linear_numbers).all())
+    clean = query.finish(frame.middle, centres, drawn, smooth=True)
     for cost in frame.costs:
         noise = least_noise(swaps, mu, cost)
-        if query.linear or noise.design is None:
+        if linear or noise.design is None:
             return noise
         # a choice alone, good for no bound: what is certified is that every candidate keeps μ
         noisy = frame.middle + noise.sample(COMPARED, np.random.default_rng(0))
-        gaps = query.finish(noisy, centres, float(drawn), smooth=True) - clean
+        gaps = query.finish(noisy, centres, drawn, smooth=True) - clean
         # gᵀ W g of every simulated error, by its median: a few wild ones decide nothing
         weights = frame.weights
         weighed = (

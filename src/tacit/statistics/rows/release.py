@@ -27,9 +27,9 @@ from tacit.statistics.details import (
 
 KIND = "statistic-rows"
 TRUTH = "statistic of the rows that were drawn"
-TASK = "whether any one row of the pool was drawn"
-LAW = "that a fair coin drew one row of each pair, and how every other coin fell,"
-GROUP_LAW = "that a fair die drew one row of each group, and what it drew of every other group,"
+TASK = "whether any one {} of the pool was drawn"
+LAW = "that a fair coin drew one {} of each pair, and how every other coin fell,"
+GROUP_LAW = "that a fair die drew one {} of each group, and what it drew of every other group,"
 FAMILY_LAW = "that one of the declared draws was drawn, all equally likely,"
 SOURCE = (
     "sums move by one swap when one coin is flipped; Dong, Roth and Su (2022), Theorem 2.7 "
@@ -55,9 +55,9 @@ class RowsDetails(NumbersDetails):
     Attributes:
         promise: as it was asked for, with the pairs in a word.
         pairing: how the groups were chosen.
-        groups: P, of each of which one row is drawn.
-        group_size: k, rows in a group.
-        left_out: rows in no group, never drawn.
+        groups: P, of each of which one row, or one person with all rows, is drawn.
+        group_size: k, rows or persons in a group.
+        left_out: those in no group, never drawn.
         mu: μ that the noise was designed for; None where it rests on simulated releases.
         sums: how many sums the numbers follow from; None where they do not.
         gap: certified relative gap of the noise to the least; NaN where there is none; the
@@ -90,34 +90,47 @@ class RowsDetails(NumbersDetails):
     def secret(self) -> str:
         """What is hidden, in words."""
         whose = "pair" if self.group_size == 2 else f"group of {self.group_size}"
-        return f"which row of each {whose} of the pool was drawn"
+        return f"which {self.unit} of each {whose} of the pool was drawn"
+
+    @property
+    def unit(self) -> str:
+        """The word for what is drawn."""
+        return self.promise.secret_unit
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What must hold, and what is not hidden."""
-        pair = self.group_size == 2
+        pair, unit = self.group_size == 2, self.unit
         coin, groups, them = (
             ("a fair coin", "pairs", "pairs")
             if pair
             else ("a fair die", f"groups of {self.group_size}", "groups")
         )
         lines = [
-            f"{coin} draws one row of each of {self.groups:,} {groups} of the pool's rows; the "
-            f"{them} and the law of the noise are functions of the pool alone",
+            f"{coin} draws one {unit} of each of {self.groups:,} {groups} of the pool's {unit}s; "
+            f"the {them} and the law of the noise are functions of the pool alone",
             "the attacker may know the pool, the groups, the query, the law of the noise and what "
             "was drawn of every other group",
-            "not hidden: that a row is in the pool, and what the rows of one group have in common, "
-            "such as near-duplicates",
+            f"not hidden: that a {unit} is in the pool, and what the {unit}s of one group have in "
+            "common, such as near-duplicates",
         ]
         if self.left_out:
-            rows = "1 row is" if self.left_out == 1 else f"{self.left_out:,} rows are"
+            rows = f"1 {unit} is" if self.left_out == 1 else f"{self.left_out:,} {unit}s are"
             lines.append(
                 f"not hidden: {rows} in no group and never drawn, which everybody may know"
             )
+        several = (
+            "several rows of one person or household count as several coins: g of them are hidden "
+            "with g times the μ of one"
+        )
+        if self.promise.person is not None:
+            several = (
+                f"all rows of a {unit} are drawn together, as the column of the {unit}s tells: "
+                "rows under two names count as two"
+            )
         return (
             *lines,
-            "several rows of one person or household count as several coins: g of them are hidden "
-            "with g times the μ of one",
+            several,
             ALONE if self.session is None else TOGETHER,
             ON_THE_GRID,
             FROM_SYSTEM,
@@ -131,7 +144,7 @@ def theorem(mu: float, details: RowsDetails) -> tuple[Guarantee, ...]:
     out is a mixture over the others, so the profile of two rows bounds it by convexity; which row
     was drawn is bounded by that of a regular simplex of side μ.
     """
-    size, session = details.group_size, details.session
+    size, session, unit = details.group_size, details.session, details.unit
     rest: dict[str, Any] = {
         "evidence": "theorem",
         "assumptions": details.assumptions,
@@ -143,14 +156,14 @@ def theorem(mu: float, details: RowsDetails) -> tuple[Guarantee, ...]:
     membership = SuccessBound(
         success=success_of(whole, 1.0 / size) if whole > 0.0 else blind,
         prior=blind,
-        task=TASK,
-        law=LAW if size == 2 else GROUP_LAW,
+        task=TASK.format(unit),
+        law=(LAW if size == 2 else GROUP_LAW).format(unit),
         **rest,
     )
     adjacency = (
-        "which row of one pair was drawn"
+        f"which {unit} of one pair was drawn"
         if size == 2
-        else f"which of two rows of one group of {size} was drawn"
+        else f"which of two {unit}s of one group of {size} was drawn"
     )
     private = GaussianDP(mu=mu, adjacency=adjacency, **rest)
     if size == 2 or session is not None:
@@ -158,8 +171,8 @@ def theorem(mu: float, details: RowsDetails) -> tuple[Guarantee, ...]:
     named = SuccessBound(
         success=naming_success(mu, size),
         prior=1.0 / size,
-        task=f"which of the {size} rows of any one group was drawn",
-        law=GROUP_LAW,
+        task=f"which of the {size} {unit}s of any one group was drawn",
+        law=GROUP_LAW.format(unit),
         **rest,
     )
     return membership, private, named
@@ -185,8 +198,8 @@ def certify_simulated(success: float, details: RowsDetails, way: str) -> Success
     return SuccessBound(
         success=success,
         prior=0.5,
-        task=TASK,
-        law=LAW if way == "swaps" else FAMILY_LAW,
+        task=TASK.format(details.unit),
+        law=LAW.format(details.unit) if way == "swaps" else FAMILY_LAW,
         evidence="statistical",
         confidence=details.promise.confidence,
         assumptions=tuple(NOT_COVERED if line == ALONE else line for line in lines),
@@ -213,7 +226,7 @@ def recompute(release: Release[RowsDetails]) -> str:
     asked = details.promise.success
     if asked is None:
         raise ValueError("a release by pairs without a μ keeps the success it was asked for")
-    way = "swaps" if release.membership.law == LAW else "family"
+    way = "swaps" if release.membership.law == LAW.format(details.unit) else "family"
     check_guarantees(release, (certify_simulated(asked, details, way),))
     return "the simulated releases that its success was certified on are not in the file"
 

@@ -21,6 +21,11 @@ class PairQuestions(Questions):
     """One row of every group, drawn once; squares of μ add."""
 
     def _open(self, source: np.random.Generator, stored: SessionState | None) -> None:
+        if self.pool.persons is not None:
+            raise ValueError(
+                "person: expected none through a session by pairs of rows, got a column; a release "
+                "by itself takes one, and so does a session of a table"
+            )
         rows, asked = self.pool.rows, self.promise.pairs
         if stored is None:
             size = group_size(self.promise.rate)

@@ -15,7 +15,7 @@ from tacit.releases.release import Release
 from tacit.statistics.cost import cost_note
 from tacit.statistics.details import PROJECTED, Turn
 from tacit.statistics.pairs.pairing import Pairing, choose_pairing
-from tacit.statistics.pools import Pool
+from tacit.statistics.pools import Pool, RowsOfPersons
 from tacit.statistics.prepared import PreparedNumbers, ReleaseWords, StatisticRequest, template
 from tacit.statistics.promises import Keeping
 from tacit.statistics.queries.statistic import SumQuery
@@ -65,7 +65,8 @@ def _adds_up(request: StatisticRequest) -> bool:
 def _prepare_sums(request: StatisticRequest) -> PreparedNumbers:
     source, promise = request.source(), request.promise
     size = group_size(promise.rate)
-    pairing = choose_pairing(promise.pairs, request.pool.rows, request.pool.columns, size, source)
+    pool = request.pool
+    pairing = choose_pairing(promise.pairs, pool.unit_rows, pool.columns, size, source)
     size = size if pairing is None else pairing.group_size
     mu = replace(promise, rate=1.0 / size).largest_mu()
     plan, planned = certify_sums(request, mu, pairing, size, source=source)
@@ -91,16 +92,18 @@ def certify_sums(
         source: of the attack.
         session: which answer of a session it is.
     """
-    query, rows, effort = request.query, request.pool.rows, request.effort
+    query, pool, effort = request.query, request.pool, request.effort
     assert isinstance(query, SumQuery)
+    units = pool.units
     plan = sum_plan(
         query,
-        rows,
+        pool.rows,
         mu,
         pairing=pairing,
         group_size=size,
         cost=request.cost,
         progress=effort.progress,
+        persons=units if isinstance(units, RowsOfPersons) else None,
     )
     design = plan.noise.design
     details = replace(
@@ -118,11 +121,21 @@ def certify_sums(
         words=ReleaseWords(
             secret=details.secret,
             method=METHOD,
-            notes=(*_pairing_notes(plan, request.cost), *request.pool.notes(hidden=False)),
+            notes=(
+                *_pairing_notes(plan, request.cost, request.promise.secret_unit),
+                *request.pool.notes(hidden=False),
+            ),
         ),
         attack=plan.attack(effort.trials, source) if effort.trials else None,
     )
-    return plan, planned
+    return plan, _of_units(planned, pool)
+
+
+def _of_units(planned: Release[Any], pool: Pool) -> Release[Any]:
+    """Return a release that does not name a row where persons are drawn."""
+    if pool.persons is None:
+        return planned
+    return replace(planned, details=replace(planned.details, most_exposed=None))
 
 
 def describe_pairing(asked: Rows, pool: Pool, pairing: Pairing) -> RowsDetails:
@@ -159,14 +172,16 @@ def group_size(rate: float) -> int:
     return size
 
 
-def _pairing_notes(plan: SumPlan, cost: Any) -> list[str]:
+def _pairing_notes(plan: SumPlan, cost: Any, unit: str) -> list[str]:
     """Return what a reader should know of the groups and the numbers."""
     query, pairing = plan.query, plan.pairing
     size, outside = pairing.group_size, int(pairing.left_out.size)
     groups = "pairs" if size == PAIR else f"groups of {size}"
-    notes = [f"one row of each of {len(pairing):,} {groups} is drawn ({pairing.method})"]
+    notes = [f"one {unit} of each of {len(pairing):,} {groups} is drawn ({pairing.method})"]
+    if not plan.counted:
+        notes.append(f"all rows of a {unit} come and go together, and how many are drawn is noisy")
     if outside:
-        rows = "row is" if outside == 1 else "rows are"
+        rows = f"{unit} is" if outside == 1 else f"{unit}s are"
         notes.append(f"{outside} {rows} in no group and never drawn")
     # what is not linear may have no error at the draws tried, and one at others
     sure = query.linear or plan.noise.design is None
@@ -194,7 +209,7 @@ def _prepare_callable(request: StatisticRequest) -> PreparedNumbers:
 
     query, promise, effort = request.query, request.promise, request.effort
     success = _require_success(promise, query.description)
-    rows, source = request.pool.rows, request.source()
+    rows, source, unit = request.pool.unit_rows, request.source(), promise.secret_unit
     pairing = choose_pairing(promise.pairs, rows, request.pool.columns, PAIR, source)
     if pairing is None:
         squared = isinstance(request.cost, str) and request.cost == "squared"
@@ -221,7 +236,7 @@ def _prepare_callable(request: StatisticRequest) -> PreparedNumbers:
             secret=details.secret,
             method=CALLABLE_METHODS[plan.way],
             notes=(
-                f"one row of each of {len(pairing):,} pairs is drawn ({pairing.method})",
+                f"one {unit} of each of {len(pairing):,} pairs is drawn ({pairing.method})",
                 *([FAMILY_NOTE] if plan.way == "family" else []),
                 cost_note(request.cost),
                 *request.pool.notes(hidden=False),
@@ -229,7 +244,7 @@ def _prepare_callable(request: StatisticRequest) -> PreparedNumbers:
         ),
         attack=plan.attack(effort.trials, source) if effort.trials else None,
     )
-    return PreparedNumbers.of(planned, plan, membership, source)
+    return PreparedNumbers.of(_of_units(planned, request.pool), plan, membership, source)
 
 
 def _require_success(promise: Rows, description: str) -> float:
