@@ -11,6 +11,7 @@ from tacit.accounting import gaussian_shift
 from tacit.documents import loads
 from tacit.releases import Release
 from tacit.releases.loading import read_checked
+from tacit.releases.verification import FALSE, NOT_SHOWN, verify
 from tacit.specifications import CertifiedSpecification, Specification
 from tacit.specifications.release import KIND
 from tacit_dock.errors import RefusedError
@@ -125,11 +126,24 @@ def headline(release: Release[CertifiedSpecification]) -> dict[str, Any]:
         "epsilon": profile.epsilon(DELTA),
         "delta": DELTA,
         "advantage": max(2.0 * profile.success().success - 1.0, 0.0),
-        "checked": CLAIMED,
+        "checked": f"{CLAIMED}; {_proved(release)}",
         "shift": schedule.distance(mu) if schedule.full else None,
         "together": None,
         "all": [held.to_dict() for held in release.guarantees],
     }
+
+
+def _proved(release: Release[CertifiedSpecification]) -> str:
+    """Return what a checker that shares no code finds of the claims.
+
+    Raises:
+        RefusedError: it proves one to be false, or cannot show it (422).
+    """
+    found = verify(release)
+    wrong = [line for line in found.lines if line.startswith((FALSE, NOT_SHOWN))]
+    if wrong:
+        raise RefusedError(422, f"release: {found.sentence} ({wrong[0]})")
+    return found.sentence
 
 
 def together(told: Mapping[str, Any] | None, earlier: Sequence[Mapping[str, Any] | None]) -> Any:

@@ -32,6 +32,7 @@ def test_a_submission_is_answered_listed_fetched_and_found(dock):
     assert told["status"] == "listed"
     assert told["guarantee"]["type"] == "SuccessBound"
     assert "noise that its developer claims" in told["guarantee"]["checked"]
+    assert told["guarantee"]["checked"].endswith("checked by tacit_check 1.0: holds")
     place = answer.headers["location"]
     assert place == f"/v1/learnwares/{told['id']}"
     record = dock.client.get(place).json()
