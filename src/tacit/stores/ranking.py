@@ -70,11 +70,9 @@ def _parts(codec: Codec) -> Sequence[tuple[int, npt.NDArray[np.float32]]] | None
     """Return (first number, centroids) of every part, None where their sum is not what decodes."""
     tables = [np.ascontiguousarray(part.numpy(), np.float32) for part in codec.centroids]
     widths = [table.shape[1] for table in tables]
-    if sum(widths) == codec.width:
-        starts = np.cumsum([0, *widths[:-1]]).tolist()
-    elif all(width == codec.width for width in widths):
-        starts = [0] * len(widths)
-    else:
+    # parts of a vector stand side by side, stages of one are summed
+    starts = [0] * len(widths) if codec.summed else np.cumsum([0, *widths[:-1]]).tolist()
+    if any(start + width > codec.width for start, width in zip(starts, widths, strict=True)):
         return None
     # a few codes are decoded both ways: what decodes otherwise is not scored by tables
     tried = np.stack([np.arange(TRIED) * 7919 % size for size in codec.sizes], axis=1)
