@@ -403,7 +403,7 @@ ON_MODELS = {
     },
     "stores": {
         "Backend", "DatabaseBackend", "FaissBackend", "FolderBackend", "LanceBackend",
-        "SealedStore",
+        "SealedStore", "StoreAudit", "Fault", "audit_store",
     },
 }  # fmt: skip
 

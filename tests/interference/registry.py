@@ -15,6 +15,7 @@ CASES: dict[str, list[str]] = defaultdict(list)
 # Commands that hold no secret, or are the holder's own tools and publish nothing.
 SILENT = {
     "account": "computes from its flags",
+    "audit store": "the holder's own measurement, and publishes nothing",
     "dock": "the server and its client; what a client sends is tested where it is sent",
     "gate": "reads a stored release, and tells its holder",
     "hidden attack": "the holder's own measurement, and publishes nothing",

@@ -1,5 +1,12 @@
 """Keep documents where others can read the disk: codes in the clear, everything else sealed."""
 
+from .audit.auditing import Fault as Fault
+from .audit.auditing import StoreAudit as StoreAudit
+from .audit.auditing import audit_store as audit_store
+from .audit.faiss_bits import IndexBits as IndexBits
+from .audit.faiss_bits import index_bits as index_bits
+from .audit.traces import Trace as Trace
+from .audit.traces import find_vectors as find_vectors
 from .backends.base import Backend as Backend
 from .backends.database import DatabaseBackend as DatabaseBackend
 from .backends.faiss_folder import FaissBackend as FaissBackend

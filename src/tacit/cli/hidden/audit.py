@@ -15,6 +15,7 @@ from tacit.cli.hidden.recorded import origin_of
 from tacit.cli.options import Only, grouped
 from tacit.cli.output import refuse_inputs
 from tacit.cli.publishing import Destination, Paged, Source
+from tacit.cli.store import store
 from tacit.compute import progress_reports
 from tacit.hidden_states.audit.request import SweepRequest, SweepRun, Wish
 
@@ -25,6 +26,9 @@ app = typer.Typer(
     help="Audit what a model would store: measure it, attack it, recommend what to keep.",
     no_args_is_help=True,
 )
+
+
+app.command("store")(store)
 
 
 @app.callback()

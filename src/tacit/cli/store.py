@@ -1,0 +1,81 @@
+"""``tacit audit store``: what a thief of a vector store's files gets."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from tacit.cli.console import line
+from tacit.cli.hidden.inputs import llm_extra
+from tacit.cli.options import Force, Json, grouped
+from tacit.cli.output import json_output
+
+HOLDERS = "this output is the holder's: it says what the store's files tell"
+
+
+@grouped
+def store(
+    path: Annotated[
+        str,
+        typer.Argument(help="File or folder of FAISS, SQLite, LanceDB, Chroma, or a sealed store."),
+    ],
+    codebook: Annotated[
+        str | None, typer.Option(help="Codebook that live vectors are to be those of.")
+    ] = None,
+    vectors: Annotated[
+        str | None,
+        typer.Option(help="Exact vectors (.npy, .safetensors, .parquet) that should be nowhere."),
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(help="Column that says whom a row is about: its rows are counted.")
+    ] = None,
+    json: Json = None,
+    force: Force = False,
+) -> None:
+    """Look at every byte of a store as a thief of its files would: live, deleted, in old versions.
+
+    Exit 1 when exact vectors or other faults are found, 0 when none are.
+    """
+    output = json_output(json, force, {"--codebook": codebook, "--vectors": vectors})
+    with llm_extra():
+        from tacit.hidden_states import load_codec
+        from tacit.stores import audit_store
+    import numpy as np
+
+    from tacit.releases import open_vectors
+
+    book = rows = None
+    if codebook is not None:
+        try:
+            book = load_codec(codebook)
+        except ValueError as error:
+            raise ValueError(f"--codebook: {str(error).removeprefix('path: ')}") from None
+    if vectors is not None:
+        blocks = open_vectors("--vectors", vectors).blocks()
+        rows = np.concatenate([np.asarray(part, np.float32) for part in blocks])
+    found = audit_store(path, codec=book, vectors=rows, by=by)
+    output.write(found.to_dict())
+    console = output.console
+    console.print(Text(found.verdict, "bold red" if found.faults else "bold"))
+    line(console, "store", f"{found.kind}, {_counted(found.rows)}")
+    if found.on_codebook is not None and found.rows:
+        line(console, "codebook", f"{found.on_codebook:,} of {found.rows:,} live vectors are its")
+    for fault in found.faults:
+        line(console, "fault", fault.what)
+        line(console, "remedy", fault.remedy)
+    if found.clear:
+        line(console, "in the clear", ", ".join(found.clear))
+    if vectors is None:
+        line(console, "not sought", "exact vectors left in the files: --vectors says which")
+    for assumption in found.assumptions:
+        line(console, "if", assumption)
+    line(console, "keep", HOLDERS)
+    output.tell()
+    if found.faults:
+        raise typer.Exit(1)
+
+
+def _counted(rows: int | None) -> str:
+    return "whose rows were not read" if rows is None else f"{rows:,} rows"

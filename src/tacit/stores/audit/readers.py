@@ -1,0 +1,223 @@
+"""Stores as they lie on a disk: which kind, how many rows, live vectors, what is in the clear."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit._ground.lazy import install_with
+from tacit.stores.audit.faiss_bits import IndexBits, index_bits
+from tacit.stores.backends.base import Backend, State
+from tacit.stores.header import StoreHeader
+
+MAGIC = b"SQLite format 3\0"
+CHROMA = "chroma.sqlite3"
+Rows = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OpenedStore:
+    """What was read of a store.
+
+    Attributes:
+        kind: which, in words.
+        vectors: (n, d) live rows; None where they are not read.
+        clear: columns that hold anything beside vectors.
+        index: what an index of FAISS keeps; None for another store.
+        sealed: header of a sealed store; None for another.
+        rows: how many there are; None where that is not read.
+        most: rows of the value of the column asked for that has most; None where none was.
+        clean: what removes left-overs of such a store.
+    """
+
+    kind: str
+    vectors: Rows | None = None
+    clear: tuple[str, ...] = ()
+    index: IndexBits | None = None
+    sealed: StoreHeader | None = None
+    rows: int | None = None
+    most: int | None = None
+    clean: str = "write the store anew in another folder, and remove this one"
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    vectors: list[Rows] = field(default_factory=list)
+    clear: list[str] = field(default_factory=list)
+    counts: Counter[Any] = field(default_factory=Counter)
+
+
+def read_store(path: Path, width: int | None = None, by: str | None = None) -> OpenedStore:
+    """Open what is at a path, for reading alone.
+
+    Args:
+        path: a file or a folder.
+        width: d, where a codebook or vectors say it: bytes of 4 d are vectors.
+        by: column that says whom a row is about.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    if not path.exists():
+        raise ValueError(f"PATH: no such file or folder: {path}")
+    if path.is_dir():
+        if (path / "store.json").is_file():
+            from tacit.stores.backends.folder import FolderBackend
+
+            return _sealed(FolderBackend(path), "a sealed folder")
+        if (path / CHROMA).is_file():
+            return _chroma(path, width, by)
+        if list(path.glob("*.lance")):
+            return _lance(path, by)
+        return OpenedStore(kind="a folder of an unknown kind")
+    with path.open("rb") as stream:
+        first = stream.read(16)
+    if first == MAGIC:
+        return _sqlite(path, width, by)
+    if first[:2] == b"Ix" or first[:2] in (b"Iw", b"IH", b"IB"):
+        return _faiss(path)
+    return OpenedStore(kind="a file of an unknown kind")
+
+
+def _sealed(backend: Backend, kind: str) -> OpenedStore:
+    state = backend.state()
+    assert isinstance(state, State)
+    header = StoreHeader.read(state.header)
+    rows = len(backend.columns(header.sizes))
+    backend.close()
+    clean = "tacit.stores.SealedStore(…).compact()"
+    return OpenedStore(kind=kind, sealed=header, rows=rows, clean=clean)
+
+
+def _faiss(path: Path) -> OpenedStore:
+    try:
+        import faiss
+    except ImportError:
+        raise ValueError(f"PATH: an index of FAISS needs faiss: {install_with('llm')}") from None
+    try:
+        index = faiss.read_index(str(path))
+    except RuntimeError:
+        raise ValueError(f"PATH: {path} is cut off or no index of FAISS") from None
+    found, vectors = index_bits(index), None
+    try:
+        vectors = np.asarray(index.reconstruct_n(0, index.ntotal), np.float32)
+    except RuntimeError:
+        # some indexes give none back; what they keep is known by their structure
+        vectors = None
+    return OpenedStore(
+        kind=f"an index of FAISS ({type(index).__name__})",
+        vectors=vectors,
+        index=found,
+        rows=int(index.ntotal),
+        clean="faiss.write_index(tacit.hidden_states.faiss_index(codec, codes), path)",
+    )
+
+
+def _sqlite(path: Path, width: int | None, by: str | None) -> OpenedStore:
+    try:
+        with _read_only(path) as connection:
+            names = _tables(connection)
+            if "tacit_documents" in names:
+                from tacit.stores.backends.database import DatabaseBackend
+
+                return _sealed(DatabaseBackend(path), "a sealed database of SQLite")
+            found = _Table()
+            for name in names:
+                _read_table(connection, name, width, by, found)
+    except sqlite3.DatabaseError:
+        raise ValueError(f"PATH: {path} is not a database of SQLite, or is damaged") from None
+    return _told(found, "a database of SQLite", f'sqlite3 "{path}" VACUUM', by)
+
+
+def _chroma(path: Path, width: int | None, by: str | None) -> OpenedStore:
+    # what was added or deleted stands in a queue of operations until it is purged
+    found = _Table()
+    try:
+        with _read_only(path / CHROMA) as connection:
+            for name in _tables(connection):
+                _read_table(connection, name, width, by, found)
+    except sqlite3.DatabaseError:
+        raise ValueError(f"PATH: {path / CHROMA} is not a database of SQLite") from None
+    return _told(found, "a store of Chroma", f'chroma vacuum --path "{path}"', by)
+
+
+def _read_only(path: Path) -> sqlite3.Connection:
+    # immutable: no journal or lock is made beside what is looked at
+    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
+
+
+def _tables(connection: sqlite3.Connection) -> list[str]:
+    asked = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+    return [row[0] for row in connection.execute(asked)]
+
+
+def _read_table(
+    connection: sqlite3.Connection, name: str, width: int | None, by: str | None, found: _Table
+) -> None:
+    quoted = '"' + name.replace('"', '""') + '"'
+    try:
+        cursor = connection.execute(f"SELECT * FROM {quoted}")
+    except sqlite3.OperationalError:
+        # a virtual table of an extension that is not here
+        return
+    columns = [about[0] for about in cursor.description]
+    rows = cursor.fetchall()
+    for place, column in enumerate(columns):
+        held = [row[place] for row in rows if row[place] is not None]
+        if width and held and all(isinstance(one, bytes) and len(one) == 4 * width for one in held):
+            found.vectors.append(np.frombuffer(b"".join(held), "<f4").reshape(-1, width))
+        elif held:
+            found.clear.append(f"{name}.{column}")
+        if column == by:
+            found.counts.update(held)
+
+
+def _lance(path: Path, by: str | None) -> OpenedStore:
+    try:
+        import lancedb
+    except ImportError:
+        raise ValueError(f"PATH: a LanceDB needs lancedb: {install_with('lancedb')}") from None
+    if (path / "tacit_documents.lance").is_dir():
+        from tacit.stores.backends.lance import LanceBackend
+
+        return _sealed(LanceBackend(path), "a sealed table of LanceDB")
+    database, found = lancedb.connect(path), _Table()
+    for place in sorted(path.glob("*.lance")):
+        table: Any = database.open_table(place.stem).to_arrow()
+        for name in table.schema.names:
+            _read_column(f"{place.stem}.{name}", table[name], found)
+            if name == by:
+                found.counts.update(table[name].to_pylist())
+    clean = "table.optimize(cleanup_older_than=timedelta(0), delete_unverified=True)"
+    return _told(found, "a LanceDB", clean, by)
+
+
+def _read_column(name: str, column: Any, found: _Table) -> None:
+    kind = str(column.type)
+    if kind.startswith("fixed_size_list") and ("float" in kind or "double" in kind):
+        rows = np.asarray(column.combine_chunks().flatten().to_numpy(), np.float32)
+        found.vectors.append(rows.reshape(len(column), -1))
+    else:
+        found.clear.append(name)
+
+
+def _told(found: _Table, kind: str, clean: str, by: str | None) -> OpenedStore:
+    if by is not None and not found.counts:
+        raise ValueError(f"--by: expected a column of the store, got {by!r}, which it has not")
+    widths = {rows.shape[1] for rows in found.vectors}
+    vectors: Sequence[Rows] = found.vectors if len(widths) == 1 else []
+    return OpenedStore(
+        kind=kind,
+        vectors=np.concatenate(vectors) if vectors else None,
+        clear=tuple(found.clear),
+        rows=sum(map(len, vectors)) if vectors else None,
+        most=max(found.counts.values()) if found.counts else None,
+        clean=clean,
+    )

@@ -1,0 +1,163 @@
+"""Exact vectors in files of any kind: live, deleted, in logs and old versions, however spelled."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+# how vectors are written: numbers one after the other, little-endian, or the base64 of these
+FORMS = {"float32": "<f4", "float16": "<f2", "float64": "<f8"}
+# bytes by which a vector is looked for, and by which it is recognised: 8 floats, of which no two
+# vectors have all alike by chance; from the front and from the back, as pages may cut it
+KEY_BYTES, SEEN_BYTES = 8, 32
+# bytes of a file that are read at once; blocks overlap by what is recognised
+BLOCK_BYTES = 2**24
+# of a first look: keys whose hash no vector has are passed over without a search
+HASH_BITS = 22
+MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+Bytes = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    """Vectors that were found in a file.
+
+    Attributes:
+        file: below the path that was looked at.
+        form: how they are spelled.
+        vectors: how many different ones.
+    """
+
+    file: str
+    form: str
+    vectors: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Needles:
+    """What is looked for, in the order of the keys."""
+
+    form: str
+    keys: npt.NDArray[np.uint64]
+    seen: list[bytes]
+    owners: npt.NDArray[np.intp]
+    hashes: npt.NDArray[np.bool_]
+
+
+def find_vectors(path: Path, vectors: npt.NDArray[np.float32]) -> tuple[Trace, ...]:
+    """Return in which files below a path how many of these vectors stand, in any usual spelling.
+
+    Every byte of every file is looked at, whatever the file is. What is compressed or encrypted is
+    not found.
+
+    Args:
+        path: a file, or a folder.
+        vectors: (n, d), whose rows are looked for.
+    """
+    sought = list(_sought(vectors))
+    found = []
+    for place in sorted(path.rglob("*")) if path.is_dir() else [path]:
+        if not place.is_file():
+            continue
+        owners: dict[str, set[int]] = {}
+        for block in _blocks(place):
+            for needles in sought:
+                owners.setdefault(needles.form, set()).update(_owners(block, needles))
+        name = str(place.relative_to(path)) if path.is_dir() else place.name
+        found += [
+            Trace(file=name, form=form, vectors=len(held)) for form, held in owners.items() if held
+        ]
+    return tuple(found)
+
+
+def _sought(vectors: npt.NDArray[np.float32]) -> Iterator[_Needles]:
+    for form, kind in FORMS.items():
+        with np.errstate(over="ignore"):
+            rows = np.ascontiguousarray(vectors.astype(kind))
+        raw = rows.view(np.uint8).reshape(len(rows), -1)
+        yield _needles(form, _ends(raw))
+        if form != "float64":
+            coded = [_spelled(row.tobytes()) for row in raw]
+            pieces = [(n, piece) for n, held in enumerate(coded) for piece in held]
+            yield _needles(f"base64 of {form}", pieces)
+
+
+def _ends(raw: Bytes) -> list[tuple[int, bytes]]:
+    """Return the bytes at both ends of each row, but of rows that begin or end alike: of zeros."""
+    size = min(SEEN_BYTES, raw.shape[1])
+    found = []
+    for place, row in enumerate(raw):
+        for piece in (row[:size], row[len(row) - size :]):
+            # zeros stand in files of every kind, and tell nothing
+            if np.count_nonzero(piece[:KEY_BYTES]) > 2:
+                found.append((place, piece.tobytes()))
+    return found
+
+
+def _spelled(content: bytes) -> list[bytes]:
+    """Return the base64 of bytes that start at any of three places of a longer text."""
+    found = []
+    for phase in range(3):
+        part = content[phase : phase + 3 * (SEEN_BYTES // 4)]
+        text = base64.b64encode(part[: 3 * (len(part) // 3)])
+        if len(text) >= KEY_BYTES:
+            found.append(text)
+    return found
+
+
+def _needles(form: str, pieces: list[tuple[int, bytes]]) -> _Needles:
+    pieces = [(owner, piece) for owner, piece in pieces if len(piece) >= KEY_BYTES]
+    joined = b"".join(piece[:KEY_BYTES] for _, piece in pieces)
+    keys = np.frombuffer(joined, "<u8")
+    order = np.argsort(keys, kind="stable")
+    hashes = np.zeros(2**HASH_BITS, bool)
+    hashes[_hashed(keys)] = True
+    return _Needles(
+        form,
+        keys[order],
+        [pieces[place][1] for place in order.tolist()],
+        np.array([pieces[place][0] for place in order.tolist()], np.intp),
+        hashes,
+    )
+
+
+def _hashed(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:
+    # multiplication modulo 2⁶⁴; its highest bits depend on all bits of the key
+    return ((keys * MULTIPLIER) >> np.uint64(64 - HASH_BITS)).astype(np.intp)
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as stream:
+            last = b""
+            while content := stream.read(BLOCK_BYTES):
+                yield last + content
+                # what is cut between two blocks is whole in the second
+                last = (last + content)[-(SEEN_BYTES - 1) :]
+    except OSError as error:
+        raise ValueError(f"PATH: cannot read {path} ({error.strerror})") from None
+
+
+def _owners(block: bytes, needles: _Needles) -> set[int]:
+    found: set[int] = set()
+    if not len(needles.keys):
+        return found
+    for phase in range(KEY_BYTES):
+        count = (len(block) - phase) // KEY_BYTES
+        if count <= 0:
+            break
+        words = np.frombuffer(block, "<u8", count, phase)
+        near = np.flatnonzero(needles.hashes[_hashed(words)])
+        first = np.searchsorted(needles.keys, words[near])
+        for at, place in zip(near.tolist(), first.tolist(), strict=True):
+            key, start = words[at], phase + KEY_BYTES * at
+            while place < len(needles.keys) and needles.keys[place] == key:
+                if block.startswith(needles.seen[place], start):
+                    found.add(int(needles.owners[place]))
+                place += 1
+    return found
