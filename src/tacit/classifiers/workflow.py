@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from tacit._ground.checks import Array, RandomSource, generator, is_reproducible
 from tacit._ground.frozen import read_only
 from tacit.attacks import BayesAttack
+from tacit.attacks.intervals import proportion_interval
 from tacit.classifiers.inputs import Labels, checked_labels, private_order, released_rows, share
 from tacit.classifiers.lists import together
 from tacit.classifiers.logits import pool_logits, pool_rows
@@ -34,7 +35,6 @@ from tacit.classifiers.release import (
     names_of,
     title_of,
 )
-from tacit.classifiers.utility import utility_of
 from tacit.guarantees import InformationBound
 from tacit.measured import Interval
 from tacit.releases import Draw, Effort, Expected, Numbers, Prepared, Release, Use
@@ -267,3 +267,33 @@ def _use(
     low, high = interval
     measured = Interval(value=noisy, low=low, high=high, confidence=confidence)
     return (Use(name="accuracy", unit="share", better="higher", measured=measured),)
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How often the largest logit is that of the label; nothing without labels."""
+
+    clean: float | None = None
+    noisy: float | None = None
+    interval: tuple[float, float] | None = None
+    right: int = 0
+
+
+def utility_of(
+    clean: Array,
+    released: Array,
+    rows: npt.NDArray[np.intp],
+    classes: Labels | None,
+    confidence: float,
+) -> Accuracy:
+    """Return how often the label is named, before and after the noise."""
+    if classes is None:
+        return Accuracy()
+    truth = classes.values[rows]
+    right = int((released.argmax(axis=1) == truth).sum())
+    return Accuracy(
+        clean=float((clean.argmax(axis=1) == truth).mean()),
+        noisy=right / truth.size,
+        interval=proportion_interval(right, truth.size, confidence),
+        right=right,
+    )
