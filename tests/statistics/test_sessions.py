@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -280,3 +281,12 @@ def test_a_table_of_dropped_rows_has_no_public_number_of_rows(tmp_path):
         Session(table, Table(success=0.6, bounds=bounds, adjacency="replace"))
     session = Session(table, Table(success=0.6, bounds=bounds))
     assert len(session.ask("count", share=0.5).values) == 1
+
+
+def test_a_promise_that_no_session_keeps_is_refused(monkeypatch):
+    from tacit.statistics.sessions import session
+
+    kept = session.keeping_of
+    monkeypatch.setattr(session, "keeping_of", lambda one: replace(kept(one), session=None))
+    with pytest.raises(ValueError, match=r"^promise: expected one that a session keeps, got Rows"):
+        Session(np.arange(20.0)[:, None], Rows(success=0.6))

@@ -30,7 +30,8 @@ class Keeping:
     Attributes:
         prepare: from a ``StatisticRequest`` to ``PreparedNumbers``.
         counts: from a request to the kind of guarantee that a ledger will count.
-        session: ``module:class`` of what answers the questions of a session under it.
+        session: ``module:class`` of what answers the questions of a session under it; None where
+            there is no session.
         looks: whether names, noise and pairs may depend on the rows, which an attacker may then
             know but for the draw; else they follow from what was declared.
         fewest: rows at least.
@@ -38,7 +39,7 @@ class Keeping:
 
     prepare: Callable[[Any], Any]
     counts: Callable[[Any], type[Guarantee]]
-    session: str
+    session: str | None = None
     looks: bool = True
     fewest: int = SMALLEST_POOL
 

@@ -111,6 +111,9 @@ class Session:
         if (ledger is None) != (secret is None):
             raise ValueError("ledger: expected it with the name of a secret, got one of them alone")
         keeping = keeping_of(promise)
+        if keeping.session is None:
+            name = type(promise).__name__
+            raise ValueError(f"promise: expected one that a session keeps, got {name}")
         check_effort(effort)
         known = Pool.of(pool, columns, promise, fewest=keeping.fewest)
         self.promise = promise
