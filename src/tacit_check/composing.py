@@ -13,10 +13,13 @@ from tacit_check import laws
 from tacit_check.balls import ONE, ZERO, integer_down, largest
 from tacit_check.curves import Both, Curve, highest
 from tacit_check.elementary import gaussian
+from tacit_check.lower import lower_bound
 
 # Points of a lattice: the first that shows the claim. Above the claim by more than the share beside
 # them, four times the points would not show it either.
 SIZES = ((1 << 13, 0.3), (1 << 15, 0.02), (1 << 17, 0.0))
+# Points of a lattice that bounds from below.
+MOST_LOWER = 1 << 15
 # Of δ: what may be cut at the ends, and the smallest δ that a success is known to.
 CUT, SMALLEST = 2**-16, fmpq(1, 10**12)
 SOURCE = "Doroshenko et al. (2022), Section 4: connect the dots; sums in whole numbers"
@@ -105,9 +108,29 @@ class Composed:
         upper, lower = ONE, None
         for size, share in SIZES:
             upper = largest(laws.height(self.law(way, size), epsilon) for way in self.ways)
-            if upper <= claimed or upper > arb(claimed) * (ONE + share):
+            if upper <= claimed:
+                break
+            found = self.lower(epsilon, size)
+            lower = found if lower is None or found is None else lower.max(found)
+            refuted = lower is not None and lower > claimed
+            if refuted or upper > arb(claimed) * (ONE + share):
                 break
         return upper, lower
+
+    def lower(self, epsilon: arb, size: int) -> arb | None:
+        """Return a lower bound of H(ε) in the worse order; None where no pair attains it."""
+        if not self.attained or size > MOST_LOWER:
+            return None
+        mass = arb(self.least) * arb(CUT)
+        bounds = []
+        for way in self.ways:
+            curves = [(count, both.curves[way % len(both.curves)]) for count, both in self.parts]
+            if any(curve.tails is None for _, curve in curves):
+                return None
+            steps = [step_of(curve, mass / count, size) for count, curve in curves]
+            ready = [(*one, step) for one, step in zip(curves, steps, strict=True)]
+            bounds.append(lower_bound(ready, epsilon, self.least, size))
+        return largest(bounds)
 
     def infinite(self) -> arb:
         """Return the mass of an infinite loss, at most."""
@@ -139,7 +162,7 @@ class Composed:
         found: laws.LossLaw | None = None
         for count, both in self.parts:
             curve = both.curves[way % len(both.curves)]
-            one = laws.upper_law(curve, step_of(curve, mass, size), bits, mass)
+            one = laws.upper_law(curve, step_of(curve, mass, size), bits, mass, size)
             part = laws.power(one, count, cut, size)
             found = part if found is None else laws.add(found, part, cut, size)
         assert found is not None

@@ -10,8 +10,8 @@ from flint import arb, fmpq, fmpz_poly
 from tacit_check.balls import ONE, ZERO, integer_up, whole
 from tacit_check.curves import Curve
 
-# Nodes where a curve is evaluated: every lattice point near the middle, fewer and fewer outwards.
-DENSE = 256
+# Nodes where a curve is evaluated: this share of a lattice near the middle, fewer outwards.
+DENSE = 32
 # Beyond it a loss is said to be infinite or lowest: its square root of a mass is nothing.
 FARTHEST = 2.0**12
 
@@ -71,7 +71,7 @@ def _edge(missing: Callable[[float], arb], mass: arb, sign: float) -> float:
     return sign * far
 
 
-def nodes(low: int, high: int, dense: int = DENSE) -> list[int]:
+def nodes(low: int, high: int, dense: int = 256) -> list[int]:
     """Return lattice points from low to high: all near 0, every 2nd, 4th … farther out."""
 
     def outwards(end: int) -> list[int]:
@@ -85,7 +85,7 @@ def nodes(low: int, high: int, dense: int = DENSE) -> list[int]:
     return [-one for one in reversed(outwards(-low))] + [0] + outwards(high)
 
 
-def upper_law(curve: Curve, step: int, bits: int, mass: arb) -> LossLaw:
+def upper_law(curve: Curve, step: int, bits: int, mass: arb, size: int) -> LossLaw:
     """Connect the dots of H at lattice points: a law whose curve is nowhere lower.
 
     Between nodes γ_j = e^{s_j} the curve is convex in γ, so its chord lies above. The chords are
@@ -96,7 +96,8 @@ def upper_law(curve: Curve, step: int, bits: int, mass: arb) -> LossLaw:
     """
     low, high = reach(curve, mass)
     unit = 2.0**step
-    points = nodes(min(int(low // unit), -1), max(int(-(-high // unit)), 1))
+    ends = min(int(low // unit), -1), max(int(-(-high // unit)), 1)
+    points = nodes(*ends, size // DENSE)
     heights = [curve.at(arb(point) * arb(2) ** step) for point in points]
     masses = [0] * (points[-1] - points[0] + 1)
     # chords by gaps: 1/(e^g − 1) of the few gaps there are

@@ -1,0 +1,61 @@
+"""Bounds on a lattice enclose the truth where a composition has a closed form."""
+
+import pytest
+from flint import arb, fmpq
+from mpmath import mp, mpf
+
+from tacit_check import laws
+from tacit_check.composing import CUT, step_of
+from tacit_check.elementary import fractions, gaussian
+from tacit_check.lower import lower_bound
+from tests.check.oracle import composed
+
+# Of the oracle and of a number printed in decimals.
+PRINTED = mpf(10) ** -25
+
+
+def enclosed(curve, count, epsilon, least, size):
+    """A lower and an upper bound of H(ε) of so many releases on a lattice."""
+    mass = arb(least) * arb(CUT) / count
+    step = step_of(curve, mass, size)
+    one = laws.upper_law(curve, step, 120, mass, size)
+    upper = laws.height(laws.power(one, count, 1 << 60, size), arb(epsilon))
+    lower = lower_bound([(count, curve, step)], arb(epsilon), least, size)
+    # as printed: half a digit more or less
+    ends = [mpf(end.mid().str(40, radius=False)) for end in (lower, upper)]
+    return ends[0] - PRINTED, ends[1] + PRINTED
+
+
+@pytest.mark.parametrize(
+    ("count", "noise", "epsilon"),
+    [("2", "2", "1"), ("7", "3", "0.5"), ("100", "20", "1.5"), ("1000", "40", "3")],
+)
+def test_gaussians_added_up_enclose_one(count, noise, epsilon):
+    node = {"kind": "gaussian", "sensitivity": "1", "noise": noise}
+    true = composed({"parts": [{"count": count, "of": node}]})(mpf(epsilon))
+    curve = gaussian(1 / fmpq(int(noise)) ** 2).curves[0]
+    exact = fmpq(int(mpf(epsilon) * 10), 10)
+    low, high = enclosed(curve, int(count), exact, fmpq(1, 10**6), 1 << 12)
+    assert low <= true <= high
+    # and closely: 1/T of the points would enclose it too
+    assert high < true * mpf("1.01") + mpf(10) ** -9
+    assert low > true * mpf("0.5") - mpf(10) ** -9
+
+
+@pytest.mark.parametrize("epsilon", ["0.1", "1", "2.5"])
+@pytest.mark.parametrize("count", [2, 5, 12])
+def test_answers_added_up_enclose_the_sum_over_all_sequences(count, epsilon):
+    rows = [["2", "1", "4"], ["3", "2", "2"]]
+    node = {"kind": "table", "rows": rows}
+    with mp.workdps(30):
+        true_of = composed({"parts": [{"count": str(count), "of": node}]})
+        truths = [true_of(mpf(epsilon))]
+    laws_of = [[fmpq(int(one), 7) for one in row] for row in rows]
+    exact = fmpq(int(mpf(epsilon) * 10), 10)
+    bounds = [
+        enclosed(fractions(one, other), count, exact, fmpq(1, 10**6), 1 << 12)
+        for one, other in (laws_of, laws_of[::-1])
+    ]
+    low, high = max(low for low, _ in bounds), max(high for _, high in bounds)
+    assert low <= truths[0] <= high
+    assert high < truths[0] * mpf("1.02") + mpf(10) ** -9
