@@ -219,6 +219,19 @@ def test_how_far_a_person_moves_the_numbers_that_was_found(interference, other):
     published(interference, command, visits(), visits(PERSONS[other]))
 
 
+def records(last):
+    lines = [f"{n % 9},{20 + n},{100 + n}" for n in range(30)]
+    return "customer_id,age,income\n" + "\n".join([*lines, *last]) + "\n"
+
+
+@tells_nothing_beside("statistic", "statistic-table")
+def test_how_many_rows_share_an_identifier_is_told_to_the_holder_alone(interference):
+    first, second = records(["2,40,400"]), records(["77,40,400"] * 50)
+    pair = published(interference, of_table("mean", "add-remove", *OUT), first, second)
+    assert "5 rows share a value of 'customer_id'" in pair.first.out + pair.first.err
+    assert "50 rows share a value of 'customer_id'" in pair.second.out + pair.second.err
+
+
 def towns(own, count=200):
     lines = [f"p{n % count},{('Bern', 'Rome', 'Oslo')[n % 3]}" for n in range(3 * count)]
     return (

@@ -116,7 +116,34 @@ def statistic(
         drawing,
         Source.of(told, data),
         spends=notion_of(keeping_of(promise).counts(request)),
-        tell=lambda destination, release: _tell(destination, release, told),
+        tell=lambda destination, release: _tell(
+            destination, release, told, _shared(promise, reading, data)
+        ),
+    )
+
+
+def _shared(promise: Promise, reading: PoolFlags, data: str | None) -> str | None:
+    """Say how many records one person may have, where records are hidden one by one."""
+    from tacit.statistics.tables.identifiers import most_shared
+
+    if getattr(promise, "person", None) is not None or data in (None, "-"):
+        return None
+    try:
+        found = most_shared(
+            str(data),
+            encoding=reading.encoding,
+            delimiter=reading.delimiter,
+            decimal=reading.decimal,
+        )
+    except ValueError:
+        # the table was read before: what is not read here is no identifier
+        return None
+    if found is None:
+        return None
+    return (
+        f"{found.rows:,} rows share a value of {found.column!r}, at most: each row is hidden by "
+        f"itself, and all of them together as much less; --person {found.column} hides all rows "
+        "of each"
     )
 
 
@@ -173,7 +200,9 @@ def _pair_by_column(
     return rest, replace(promise, pairs=pairing)
 
 
-def _tell(destination: Destination, release: Release[Any], table: DataTable) -> None:
+def _tell(
+    destination: Destination, release: Release[Any], table: DataTable, shared: str | None
+) -> None:
     """Print the verdict, every number with its interval, and the rest in a line each."""
     from tacit.pages.numbers import number_lines, strength_words
     from tacit.pages.words import verdict
@@ -192,6 +221,9 @@ def _tell(destination: Destination, release: Release[Any], table: DataTable) -> 
     seed = "a generator given by the caller" if release.seed is None else f"the seed {release.seed}"
     line(console, "randomness", seed if release.reproducible else "operating system entropy")
     tell_table(console, table)
+    if shared is not None:
+        # for the holder alone: it is the table's
+        line(console, "warning", shared)
     destination.tell()
 
 

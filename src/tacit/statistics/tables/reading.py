@@ -378,6 +378,19 @@ def _open(source: Any, encoding: str | None, delimiter: str | None, decimal: str
     return _Opened(text, label, digest)
 
 
+def column_names(
+    source: Any, *, encoding: str | None, delimiter: str | None, decimal: str
+) -> tuple[str, ...]:
+    """Return the names of the columns of a table, in their order.
+
+    Raises:
+        ValueError: as ``read_table``.
+    """
+    opened = _open(source, encoding, delimiter, decimal)
+    with closing(opened.source):
+        return tuple(opened.source.names)
+
+
 def _no_text(encoding: str | None, delimiter: str | None, label: str) -> None:
     for name, given in (("encoding", encoding), ("delimiter", delimiter)):
         if given is not None:
