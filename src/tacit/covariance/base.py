@@ -147,6 +147,7 @@ class Covariance(ABC):
         rows = array("z", z, ndim=(1, 2))
         if rows.shape[-1] != self.dim:
             raise ValueError(f"z: expected {self.dim} columns, got shape {rows.shape}")
+        # row by row: one difference is a list of one
         listed = np.atleast_2d(rows)
         distances = self._squared_distance(listed)
         if self.rank < self.dim:
@@ -191,6 +192,7 @@ class Covariance(ABC):
 
 def relative_rounding(terms: int, largest: float, least: float) -> float:
     """Return ρ = 8 n 2⁻⁵² κ, κ = ``largest``/``least`` of the variances: an upper bound."""
+    # a term is off by some units of itself, and the least variance by as many of the largest
     return ROUNDING_UNITS * terms * EPS * (largest / least)
 
 

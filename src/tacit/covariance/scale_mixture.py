@@ -73,6 +73,7 @@ class ScaleMixture:
     @property
     def covariance(self) -> Covariance:
         """Return Σ_k π_k s_k Σ, the covariance over all draws."""
+        # E s = Σ_k π_k s_k, as size and direction are drawn independently
         return self.base.scaled(float(self.probabilities @ self.scales))
 
     def trace(self) -> float:

@@ -60,22 +60,27 @@ class Span:
     @cached_property
     def scales(self) -> Array:
         """Deviations, to rounding, 1 where there is no noise at all."""
+        # a coordinate without noise is told by its own entry, in its own unit
         scales: Array = np.where(self.deviations > 0.0, self.deviations, 1.0)
         return scales
 
     @cached_property
     def _independent(self) -> tuple[Array, Array, Array, Array] | None:
         """QR of the rows as unit columns, to rounding, pivots and lengths; None if dependent."""
+        # more rows than coordinates depend on each other
         if self.rows.shape[0] > self.rows.shape[1]:
             return None
         # units of the coordinates and lengths of the rows cost no digits: a pivot is a sine
         columns = (self.rows / self.scales).T
         lengths = row_norms(columns.T)
+        # a row of zeros has no direction
         if not lengths.all():
             return None
         orthonormal, triangle, pivots = scipy_linalg.qr(
             columns / lengths, mode="economic", pivoting=True, check_finite=False
         )
+        # the least pivot is the sine of the angle to the span of the other rows: at rounding level
+        # doubles do not tell a row from a sum of the others
         tolerance = default_tolerance(self.rows.shape[1])
         if float(np.abs(np.diagonal(triangle)).min()) <= tolerance:
             return None
@@ -91,6 +96,7 @@ class Span:
             full_matrices=False,
             check_finite=False,
         )
+        # what is at rounding level of the largest covers nothing
         keep = singular > default_tolerance(max(unit.shape)) * singular.max(initial=0.0)
         left = left[:, keep] if self.lower is None else self._row_basis.T @ left[:, keep]
         return left, singular[keep], right[keep]
@@ -124,6 +130,7 @@ class Span:
 
     def squared_distances(self, rows: Array) -> Array:
         """Return min ‖u‖² with A u = z for each row z, to rounding, inf where one is left bare."""
+        # no noise at all: whatever differs is told apart for certain
         if not self.factor.any():
             return np.where(rows.any(axis=1), np.inf, 0.0)
         with np.errstate(over="ignore"):

@@ -359,6 +359,7 @@ def _batch_norm(
         )
         for key, values in zip(keys, (gradient * plain, gradient), strict=True):
             if key is not None:
+                # ∂ℓ_i/∂w = Σ_t g x̂, ∂ℓ_i/∂b = Σ_t g, by channel
                 sums = values.reshape(*values.shape[:2], -1).sum(dim=2)
                 recorder.add(key, DenseGradients(sums, shape))
 
@@ -416,8 +417,10 @@ def _partial(
     # ∂(x + θ)/∂θ = 1
     if function is torch.add or (function is torch.sub and place == 0):
         return None
+    # ∂(x θ)/∂θ = x
     if function is torch.mul:
         return other
+    # ∂(x − θ)/∂θ = −1
     if function is torch.sub:
         return torch.full((), -1.0, dtype=parameter.dtype, device=parameter.device)
     # ∂(θ/x)/∂θ = 1/x, ∂(x/θ)/∂θ = −x/θ²

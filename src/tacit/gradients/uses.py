@@ -63,6 +63,7 @@ class DenseGradients:
 
     def weighted(self, coefficients: Tensor) -> Tensor:
         """Return cᵀJ."""
+        # Σ_i c_i J_i, one product over examples
         return (coefficients.to(self.values.dtype) @ self.values).reshape(self.shape)
 
 
@@ -167,6 +168,7 @@ class ConvolutionFactors:
 
     def weighted(self, coefficients: Tensor) -> Tensor:
         """Return the ordinary weight gradient of c · g."""
+        # linear in g: the sum over examples that a backward pass makes, of c_i g_i
         return self._gradient(
             scale(self.gradients, coefficients), self.inputs, self.shape, self.groups
         )
@@ -218,6 +220,7 @@ class EmbeddingFactors:
 
     def rows(self, start: int, stop: int) -> Tensor:
         """Return the sums of g over the positions of each index between ``start`` and ``stop``."""
+        # (B, n) of zeros, and every position added to the row of its index
         batch, width = len(self.indices), self.gradients.shape[2]
         return self.add_to(self.gradients.new_zeros(batch, (stop - start) * width), start, stop)
 
@@ -237,6 +240,7 @@ class EmbeddingFactors:
 
     def weighted(self, coefficients: Tensor) -> Tensor:
         """Return the table's gradient of c · g."""
+        # linear in g: Σ_i Σ_t c_i g_it at the row of each index
         found: Tensor = torch.ops.aten.embedding_dense_backward(
             scale(self.gradients, coefficients), self.indices, self.count, self.padding, False
         )
