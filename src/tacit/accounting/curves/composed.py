@@ -40,7 +40,7 @@ class Composition:
 
     @property
     def curves(self) -> tuple[Curve, Curve]:
-        """Both directions, the same object where they are equal: convolved when one is read."""
+        """Both directions, rounded up and convolved when read; one object where they are equal."""
         if self.closed:
             return self.parts[0].forward, self.parts[0].backward
         ahead = self.forward
@@ -57,20 +57,22 @@ class Composition:
         return self._forward(epsilon)
 
     def backward(self, epsilon: Array) -> Array:
-        """The same of (Q, P)."""
+        """Upper bound of H_{e^ε}(Q‖P) at any real ε."""
         return self._backward(epsilon)
 
     @property
     def _reversed(self) -> tuple[ComposedPart, ...]:
         return tuple(part.reversed for part in self.parts)
 
-    # the masses of all losses convolved on a lattice, and where it is lower Chernoff's bound
     @cached_property
     def _forward(self) -> Curve:
+        """The curve of (P, Q), rounded up."""
+        # the masses of all losses convolved on a lattice, and where it is lower Chernoff's bound
         return cap_by_moments(least_curve(self.bounds[0]), self.parts, self.bounds[0][0])
 
     @cached_property
     def _backward(self) -> Curve:
+        """The curve of (Q, P), rounded up."""
         return cap_by_moments(least_curve(self.bounds[1]), self._reversed, self.bounds[1][0])
 
 
@@ -101,7 +103,7 @@ def gathered(parts: Sequence[ComposedPart]) -> tuple[ComposedPart, ...]:
 
 
 def shift_of(part: ComposedPart) -> float | None:
-    """Return d where a part's curves are those of N(0, I) against N(z, I), ‖z‖ = d; else None."""
+    """Return d, exactly, where the curves are of N(0, I) against N(z, I), ‖z‖ = d; else None."""
     inner = guarded(part.forward)
     if not part.symmetric or not isinstance(inner, partial) or inner.func is not gaussian_curve:
         return None

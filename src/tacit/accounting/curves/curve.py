@@ -87,7 +87,7 @@ def guard(name: str, curve: Curve) -> Curve:
 
 
 def guarded(curve: Curve) -> Curve:
-    """Return the curve inside of one that ``guard`` returned; any other as it is."""
+    """Return exactly the curve inside of one that ``guard`` returned; any other as it is."""
     if isinstance(curve, partial) and curve.func is _guarded:
         return curve.args[1]  # type: ignore[no-any-return]
     return curve

@@ -536,7 +536,7 @@ def _compose(
 
 
 def _addends(profile: PrivacyProfile, count: int) -> list[tuple[Curve, int]]:
-    """Return the Rényi curves that add up to that of so many releases, each with how often."""
+    """Return the Rényi curves whose sum is exactly that of so many releases, with how often."""
     curve = profile.renyi_curve
     if curve is None:
         return []
