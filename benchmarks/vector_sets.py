@@ -16,8 +16,8 @@ import numpy as np
 import scipy.sparse as sparse
 from scipy.sparse.linalg import svds
 
-PUBLIC, STORE, QUERIES = 15_000, 15_000, 300
-WIDTH, VOCABULARY, WINDOW = 256, 12_000, 4
+PUBLIC, STORE, QUERIES = 8_000, 8_000, 300
+WIDTH, VOCABULARY, WINDOW = 256, 8_000, 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +139,7 @@ def _windows(folder: str, model: Any, length: int = 8) -> Iterator[list[int]]:
         for start in range(0, len(tokens) - length, length):
             yield tokens[start : start + length]
             given += 1
-            if given == 2 * 10_000 + QUERIES:
+            if given == PUBLIC + STORE + QUERIES:
                 return
 
 

@@ -247,7 +247,7 @@ def test_faiss_reads_codewords_and_codes(book, narrow):
         index = faiss_index(one, codes)
         scale = float(np.abs(rows).max())
         held = index.reconstruct_n(0, len(rows))
-        assert held == pytest.approx(one.decode(codes).numpy(), abs=1e-5 * scale)
+        assert np.allclose(held, one.decode(codes).numpy(), rtol=0.0, atol=1e-5 * scale)
         stored = faiss.deserialize_index(faiss.serialize_index(index))
         distance, found = stored.search(rows[:20], 1)
         exact = ((rows[:20, None].astype(float) - held.astype(float)) ** 2).sum(2)
