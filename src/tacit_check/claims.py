@@ -267,29 +267,28 @@ def _success(claim: Claim, mechanism: Known, composed: Composed) -> Checked:
             None if lower is None else ONE - share + share * lower,
             NEYMAN,
         )
-    bounds = _guess(claim, mechanism)
-    if not bounds:
-        return verdict(claim, success, None, None)
-    return verdict(claim, success, *bounds)
+    return _guess(claim, mechanism)
 
 
-def _guess(claim: Claim, mechanism: Known) -> tuple[Any, ...]:
+def _guess(claim: Claim, mechanism: Known) -> Checked:
     """Bounds of a guess that is right with probability ``prior`` blind, by counting or by nats."""
     prior, success = claim["prior"], claim["success"]
     if mechanism.cells is not None:
         occupied, candidates = mechanism.cells
         if prior == fmpq(1, candidates) or _near(prior, fmpq(1, candidates)):
-            value = arb(fmpq(occupied, candidates))
-            return value, None if mechanism.given else value, "Bayes' rule"
+            value = fmpq(occupied, candidates)
+            return exactly(claim, success, value, not mechanism.given, "Bayes' rule")
     if mechanism.factor is not None:
-        return (arb(min(fmpq(1), mechanism.factor * prior)), None, "maximal leakage")
+        value = min(fmpq(1), mechanism.factor * prior)
+        return exactly(claim, success, value, False, "maximal leakage")
     if mechanism.nats is not None and success > prior:
         # holds where kl(s ‖ q) >= nats; said as s itself where it does
         s, q = arb(success), arb(prior)
         told = s * (s / q).log() + (ONE - s) * ((ONE - s) / (ONE - q)).log()
         # below s by less than a ball is wide: s itself is bounded
-        return (s.lower() if told >= mechanism.nats else arb(1), None, KL_SOURCE)
-    return ()
+        upper = s.lower() if told >= mechanism.nats else ONE
+        return verdict(claim, success, upper, None, KL_SOURCE)
+    return verdict(claim, success, None, None)
 
 
 def _near(one: fmpq, other: fmpq) -> bool:
@@ -301,11 +300,11 @@ def _naming(claim: Claim, mechanism: Known, composed: Composed) -> Checked:
     candidates, success = claim["candidates"], claim["success"]
     square = composed.gaussian
     if mechanism.cells is not None and mechanism.cells[1] == candidates:
-        value = arb(fmpq(mechanism.cells[0], candidates))
-        return verdict(claim, success, value, None if mechanism.given else value)
+        share = fmpq(mechanism.cells[0], candidates)
+        return exactly(claim, success, share, not mechanism.given, "Bayes' rule")
     if mechanism.factor is not None and not mechanism.parts:
-        value = arb(min(fmpq(1), mechanism.factor / candidates))
-        return verdict(claim, success, value, None, "maximal leakage")
+        share = min(fmpq(1), mechanism.factor / candidates)
+        return exactly(claim, success, share, False, "maximal leakage")
     if square is None or candidates > 100_000:
         return verdict(claim, success, None, None)
     value = simplex(arb(square).sqrt(), candidates)

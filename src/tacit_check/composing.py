@@ -105,21 +105,18 @@ class Composed:
             value = largest(curve.at(epsilon) for curve in self.parts[0][1].curves)
             return value, value if self.attained else None
         self.theorems = (SOURCE,)
-        upper, lower = ONE, None
+        upper, size = ONE, 0
         for size, share in SIZES:
             upper = largest(laws.height(self.law(way, size), epsilon) for way in self.ways)
             if upper <= claimed:
+                return upper, None
+            if upper > arb(claimed) * (ONE + share):
                 break
-            found = self.lower(epsilon, size)
-            lower = found if lower is None or found is None else lower.max(found)
-            refuted = lower is not None and lower > claimed
-            if refuted or upper > arb(claimed) * (ONE + share):
-                break
-        return upper, lower
+        return upper, self.lower(epsilon, min(size, MOST_LOWER))
 
     def lower(self, epsilon: arb, size: int) -> arb | None:
         """Return a lower bound of H(ε) in the worse order; None where no pair attains it."""
-        if not self.attained or size > MOST_LOWER:
+        if not self.attained:
             return None
         mass = arb(self.least) * arb(CUT)
         bounds = []

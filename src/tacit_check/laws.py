@@ -51,7 +51,9 @@ def reach(curve: Curve, mass: arb) -> tuple[float, float]:
         # 1 − e^ε is what all pairs reach where P is never that much rarer
         return curve.at(arb(epsilon)) + arb(epsilon).expm1()
 
-    highest = _edge(above, mass, 1.0)
+    # what gives itself away lies beyond every lattice
+    infinite = above(FARTHEST)
+    highest = _edge(lambda epsilon: above(epsilon) - infinite, mass, 1.0)
     if curve.most is not None:
         highest = min(highest, float(curve.most.upper()) * (1.0 + 2.0**-40))
     return _edge(below, mass, -1.0), highest
