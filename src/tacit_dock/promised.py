@@ -6,6 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from tacit.guarantees import guarantee_from_dict
+from tacit.guarantees.one_line import one_line
+
 # Names of guarantees as a reader says them; a type that is not here is shown by its own name.
 LAWS = {
     "GaussianDP": "Gaussian differential privacy",
@@ -42,6 +45,14 @@ def claim(guarantee: Mapping[str, Any] | None) -> str:
         return told
     limit = "no bound" if kept["epsilon"] is None else f"ε ≤ {rounded_up(kept['epsilon'])}"
     return f"{told}; {kept['revisions']} revisions together: {limit}"
+
+
+def title(guarantee: Mapping[str, Any]) -> str:
+    """Return the first guarantee in one line as every outlet says it, or its short claim."""
+    told = guarantee.get("all")
+    if not told:
+        return claim(guarantee)
+    return one_line(guarantee_from_dict(told[0])).text
 
 
 def law(kind: str) -> str:

@@ -5,7 +5,7 @@ import pytest
 
 from tacit import Effort, Table
 from tacit_lab.comparison import compare
-from tacit_lab.comparison.page import comparison_lines, headline
+from tacit_lab.comparison.page import LITTLE_MORE, comparison_lines, errors_beside, headline
 
 QUIET = Effort(simulations=100, trials=0)
 
@@ -72,9 +72,24 @@ def test_the_headline_tells_the_total_error():
     rows = np.r_[np.random.default_rng(0).normal(size=(99, 1)), [[100.0]]]
     comparison, found = results("mean", rows, bounds=[(-5, 100)])
     for one in found.values():
-        assert f"by {one.name} (noise alone " in headline(comparison)
+        assert f"by {one.name} (noise alone " in errors_beside(comparison)
     # one outlier: a swap with it is as long as a row within the bounds, of half as many rows
     assert found["rows matched"].noise > found["table"].noise
+
+
+def test_the_headline_takes_what_hides_most_where_that_costs_little():
+    close, found = results("mean", heights(), bounds=[(100, 250)])
+    far, others = results("mean", heights(), bounds=[(-10_000, 10_000)])
+    for comparison, held in ((close, found), (far, others)):
+        least, table = min(one.total for one in held.values()), held["table"].total
+        said = headline(comparison)
+        assert len(said.split()) <= 25
+        # the number that is said is that of the promise to take, rounded up
+        taken = float(said.partition(":")[0])
+        wanted = table if table <= LITTLE_MORE * least else least
+        assert wanted <= taken <= wanted * 1.01
+    assert others["table"].total > LITTLE_MORE * min(one.total for one in others.values())
+    assert "unless being in the table must be hidden: table has" in headline(far)
 
 
 def test_a_comparison_says_that_it_is_the_holders():

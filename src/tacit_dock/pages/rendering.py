@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from tacit import __version__
-from tacit_dock.promised import claim, law, rounded_up
+from tacit_dock.promised import claim, law, rounded_up, title
 
 
 def page(name: str, status: int = 200, **content: Any) -> HTMLResponse:
@@ -88,7 +88,7 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters.update(
         markdown=markdown, claim=claim, law=law, limit=rounded_up, day=day, date=date, size=size,
-        reason=reason,
+        reason=reason, title_line=title,
     )  # fmt: skip
     return environment
 

@@ -38,7 +38,12 @@ def compare(
     from tacit._ground.files import write_text_atomic
     from tacit.releases import Provenance
     from tacit_lab.comparison import compare as compare_promises
-    from tacit_lab.comparison.page import comparison_lines, headline, render_comparison
+    from tacit_lab.comparison.page import (
+        comparison_lines,
+        errors_beside,
+        headline,
+        render_comparison,
+    )
 
     paths = {"DATA": None if data == "-" else data, "--report": telling.report}
     output = json_output(telling.json, telling.force, paths)
@@ -56,6 +61,7 @@ def compare(
     )
     console = output.console
     console.print(Text(headline(found), "bold"))
+    console.print(Text(errors_beside(found)))
     for label, text in comparison_lines(found):
         line(console, label, text)
     provenance = Provenance(

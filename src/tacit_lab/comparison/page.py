@@ -13,6 +13,8 @@ from tacit_lab.comparison.result import Comparison, PromiseResult
 
 SHOWN_NUMBERS = 12
 LIRA = "LiRA"
+# The promise that hides most is taken where its total error is at most so many times the least.
+LITTLE_MORE = 1.25
 
 
 def render_comparison(found: Comparison, provenance: Provenance) -> str:
@@ -28,6 +30,7 @@ def render_comparison(found: Comparison, provenance: Provenance) -> str:
         "page",
         found=found,
         headline=headline(found),
+        errors=errors_beside(found),
         bound=share_up(found.success),
         wide=comparison_figure(found, width=WIDE),
         narrow=comparison_figure(found, width=NARROW),
@@ -43,7 +46,26 @@ def render_comparison(found: Comparison, provenance: Provenance) -> str:
 
 
 def headline(found: Comparison) -> str:
-    """Return what the comparison says in one sentence."""
+    """Return which promise to take, and when not: the one that hides most where it costs little."""
+    best = min(found.results, key=lambda one: one.total)
+    whole = [one for one in found.results if one.promise == "table"]
+    table = min(whole, key=lambda one: one.total, default=None)
+    if table is not None and table.total <= LITTLE_MORE * best.total:
+        return (
+            f"{significant_up(table.total, 3)}: the total error by {table.name}, which hides most. "
+            "Take it, unless no bounds can be declared."
+        )
+    told = f"{significant_up(best.total, 3)}: the total error by {best.name}, the least. Take it"
+    if table is None:
+        return f"{told}, unless more has to be hidden."
+    return (
+        f"{told}, unless being in the table must be hidden: {table.name} has "
+        f"{significant_up(table.total, 3)}."
+    )
+
+
+def errors_beside(found: Comparison) -> str:
+    """Return the errors of all promises in one sentence, and their unit."""
     parts = [
         f"{significant_up(one.total, 3)} by {one.name} (noise alone {significant(one.noise, 2)})"
         for one in found.results
