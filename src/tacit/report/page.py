@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,6 @@ from typing import Any
 from markupsafe import Markup
 
 from tacit._ground.files import check_writable, write_text_atomic
-from tacit.documents import dumps
 from tacit.guarantees import SuccessBound
 from tacit.pages import (
     NARROW,
@@ -33,8 +33,8 @@ from tacit.releases.loading import read_checked
 from tacit.text import percent, share_nearest, share_up
 
 SHOWN_ROWS = 30
-# Larger releases are not carried by their page: it stays light on a phone.
-EMBEDDED_LIMIT = 400_000
+# A page that the JSON of its release would make larger leaves it out: it stays light on a phone.
+LARGEST_PAGE = 300_000
 
 
 def render_report(release: Any) -> str:
@@ -50,9 +50,9 @@ def render_report(release: Any) -> str:
     found = read.release
     listed = found.numbers
     own = sections_of(found)
-    text = dumps(found.to_dict())
     made = found.provenance or Provenance(command="in Python", created=found.created)
-    return rendered(
+    write = partial(
+        rendered,
         "tacit.report",
         "page",
         release=found,
@@ -71,8 +71,9 @@ def render_report(release: Any) -> str:
         assumed=assumed(found),
         not_hidden=not_hidden(found),
         unchecked=read.unchecked,
-        json=embedded_json(found.to_dict()) if len(text) <= EMBEDDED_LIMIT else None,
     )
+    whole = write(json=embedded_json(found.to_dict()))
+    return whole if len(whole.encode()) <= LARGEST_PAGE else write(json=None)
 
 
 def write_report(release: Any, path: str | os.PathLike[str]) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from importlib import resources
 
@@ -20,7 +21,7 @@ from tacit.hidden_states.audit.page.tables import guess_table, guesses_markup, p
 from tacit.hidden_states.audit.page.words import audit_verdict, size_of_noise, words
 from tacit.hidden_states.audit.points import Point
 from tacit.hidden_states.audit.release import Audit
-from tacit.pages import NARROW, WIDE, Section, Sections, bullets, figure, joined, paragraph
+from tacit.pages import NARROW, WIDE, Section, Sections, bullets, figure, folded, joined, paragraph
 from tacit.releases import Release
 from tacit.text import percent
 
@@ -29,8 +30,9 @@ def sections(release: Release[Audit]) -> Sections:
     """Return the verdict on a layer, and what was measured of it."""
     audit, verdict = release.details, audit_verdict(release)
     style = (resources.files("tacit.hidden_states.audit.page") / "page.css").read_text("utf-8")
-    parts = [_map(audit), _reasons(audit), _factor(release), _curves(audit), _guesses(audit)]
-    parts += [_spectra(audit), _points(audit)]
+    parts = [_reasons(audit), _map(audit), _factor(release), _curves(audit)]
+    # three figures are in sight; what was measured besides opens where it is asked for
+    parts += [_closed(part) for part in (_guesses(audit), _spectra(audit), _points(audit))]
     return Sections(
         parts=tuple(part for part in parts if part is not None),
         lead=verdict.lead,
@@ -39,6 +41,11 @@ def sections(release: Release[Audit]) -> Sections:
         style=Markup(style),
         randomness=f"the seed {audit.seed}; it fixes what was measured here and releases nothing",
     )
+
+
+def _closed(part: Section | None) -> Section | None:
+    """Return a section whose body is shown when it is opened."""
+    return None if part is None else replace(part, body=folded("Show", part.body))
 
 
 def _map(audit: Audit) -> Section:
