@@ -2,6 +2,7 @@
 
 import ast
 import io
+import json
 import subprocess
 import sys
 import tokenize
@@ -49,3 +50,22 @@ def code_lines(path: Path) -> int:
 
 def test_it_is_small_enough_to_be_read():
     assert sum(map(code_lines, FILES)) <= MOST_LINES
+
+
+def test_it_runs_as_one_file_and_as_a_command_of_tacit(tmp_path):
+    root = FOLDER.parents[1]
+    app, file = tmp_path / "tacit_check.pyz", tmp_path / "a.json"
+    claim = {"kind": "gaussian-dp", "mu": "0.5"}
+    node = {"kind": "gaussian", "sensitivity": "1", "noise": "2"}
+    proof = {"format": "tacit-proof", "version": 1, "adjacency": "inputs"}
+    file.write_text(json.dumps({"proof": {**proof, "mechanism": node, "claims": [claim]}}))
+    subprocess.run([sys.executable, root / ".ci" / "check-app", app], check=True, cwd=tmp_path)
+    for command in ([app], ["-m", "tacit_check"], ["-m", "tacit", "verify"]):
+        told = subprocess.run(
+            [sys.executable, *map(str, command), str(file)],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+        )
+        assert told.returncode == 0, told.stderr
+        assert "holds: μ <= 0.5" in told.stdout
