@@ -1,4 +1,4 @@
-"""Exact whole noise, and a statistic of people, in processor seconds beside OpenDP and pandas.
+"""Exact whole noise, medians, keys and a statistic of people, in processor seconds beside peers.
 
 ``make bench`` runs it; ``python -m benchmarks.people --rows 100000`` on a smaller table. Draws are
 of one thread, OpenDP's of its own sampler. Persons are by Zipf's law, in 100 groups; pandas sums by
@@ -15,8 +15,10 @@ import numpy as np
 import opendp.prelude as dp
 import pandas as pd
 
-from tacit import Effort, Table, privatize
+from tacit import Effort, Table, prepare, privatize
 from tacit.design.grid import discrete_gaussian, discrete_laplace, random_bits
+from tacit.releases.strength import gaussian_mu
+from tacit.statistics.people.keys import KeySearch, find_keys
 
 DRAWS, SCALE = 60_000, 1_000
 PERSONS, GROUPS, CLIP = 100_000, 100, 20.0
@@ -57,11 +59,44 @@ def table(rows: int) -> None:
     print(f"mean by group of {rows:,} rows: {ours:.1f} s, pandas {theirs:.2f} s")
 
 
+def quantiles() -> None:
+    """Ranks of released medians of persons, of all of ε = 1, of which the value takes 80%."""
+    source = np.random.default_rng(1)
+    for persons in (1_000, 10_000):
+        numbers = source.lognormal(3.0, 0.5, persons)
+        rows = np.column_stack([numbers, np.arange(persons)])
+        promise = Table(epsilon=1.0, person="who", bounds={"number": (0.0, 1_000.0)})
+        plan = prepare("median", rows, promise, Effort(trials=0), columns=["number", "who"]).plan
+        found = [abs((numbers <= plan.draw(None)[0][0]).mean() - 0.5) for _ in range(200)]
+        ranks = np.quantile(found, [0.5, 0.95])
+        print(f"median of {persons:,} persons, rank off by {ranks[0]:.4f}, 95% {ranks[1]:.4f}")
+
+
+def keys() -> None:
+    """Keys that are found where all of (1, 10⁻⁶) is spent on them."""
+    source = np.random.default_rng(0)
+    chances = 1.0 / np.arange(1, 10**6 + 1) ** 1.1
+    rows = source.geometric(1 / 10.2, PERSONS)
+    drawn = source.random(rows.sum()) * chances.sum()
+    pairs = np.stack(
+        [np.repeat(np.arange(PERSONS), rows), np.searchsorted(chances.cumsum(), drawn)]
+    )
+    count = np.unique(pairs, axis=1).shape[1]
+    mu = gaussian_mu(epsilon=1.0, delta=5e-7)
+    for most in (20, 100, 200):
+        search = KeySearch.of(mu, 5e-7, 1.0, most=most)
+        took, found = time.process_time(), find_keys(*pairs, search, None)
+        spent = time.process_time() - took
+        print(f"{count:,} pairs, {most} keys a person: {len(found):,} found, {spent:.1f} s")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     asked = parser.parse_args()
     rates()
+    quantiles()
+    keys()
     table(asked.rows)
 
 

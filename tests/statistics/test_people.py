@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import tacit.statistics.people.contributors
 from tacit import Draw, Effort, Rows, Table
 from tacit.statistics import Session, prepare, read_table
 
@@ -217,3 +218,29 @@ def test_persons_that_are_drawn_are_said_to_be():
         assert "household" in release.secret
         assert "row" not in release.membership.task + release.secret
         assert any("under two names count as two" in one for one in release.membership.assumptions)
+
+
+def test_persons_that_are_summed_some_at_a_time_are_summed_alike(monkeypatch):
+    rng = np.random.default_rng(7)
+    rows = np.stack([rng.normal(size=400), rng.integers(0, 4, 400), rng.integers(0, 60, 400)], 1)
+    promise = Table(
+        epsilon=1.0, delta=1e-6, person="who", clip=3,
+        bounds={"x": (-2, 2)}, levels={"g": [0, 1, 2, 3]},
+    )  # fmt: skip
+
+    def persons():
+        return prepare("sum by g+count by g", rows, promise, QUICK, columns=["x", "g", "who"]).plan
+
+    plan, whole = persons(), persons().persons
+    monkeypatch.setattr(tacit.statistics.people.contributors, "HELD", 50)
+    pieces = persons().persons
+    assert type(pieces) is not type(whole)
+    metric, radius = plan.metric, plan.radius
+    for norm in (1, 2):
+        for one, other in (
+            (whole.total(metric, radius, norm), pieces.total(metric, radius, norm)),
+            (whole.beyond(metric, [9, radius], norm), pieces.beyond(metric, [9, radius], norm)),
+            (whole.longest(metric, radius, norm, 7), pieces.longest(metric, radius, norm, 7)),
+        ):
+            np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(whole.whole(metric), pieces.whole(metric))

@@ -13,13 +13,13 @@ from tacit.releases.release import Release
 from tacit.statistics.bounded.contributions import MOST_ROWS, Contributions, contributions
 from tacit.statistics.bounded.workflow import summable
 from tacit.statistics.details import PROJECTED, NumbersDetails, Turn, check_power
-from tacit.statistics.people.contributors import Contributors, InMemory
+from tacit.statistics.people.contributors import Contributors, InPieces
 from tacit.statistics.people.keys import KeySearch
 from tacit.statistics.people.plan import PeopleBudget, PeoplePlan, people_plan
 from tacit.statistics.people.quantiles import ChoiceRanges, QuantileChooser
 from tacit.statistics.people.radius import left_of, radius_search
 from tacit.statistics.people.release import KIND, TRUTH, PeopleDetails, certify
-from tacit.statistics.people.vectors import GRID_BITS, MOST_SUMS, person_sums
+from tacit.statistics.people.vectors import GRID_BITS, MOST_SUMS
 from tacit.statistics.pools import Pool
 from tacit.statistics.prepared import (
     PreparedNumbers,
@@ -177,7 +177,7 @@ def _contributors(added: Contributions, pool: Pool) -> Contributors:
     assert pool.persons is not None, "a promise about people reads their column"
     if len(pool.rows) > MOST_ROWS:
         raise ValueError(f"pool: expected at most {MOST_ROWS} rows, got more")
-    return InMemory(person_sums(added, pool.rows, pool.persons))
+    return InPieces.of(added, pool.rows, pool.persons)
 
 
 def _with_radius(planned: Release[Any], plan: PeoplePlan) -> Release[Any]:
