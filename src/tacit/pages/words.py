@@ -109,7 +109,7 @@ def _measured_sentence(release: Release[Any]) -> str:
         + ("" if attack.prior is None else f" (without the release: {share_nearest(attack.prior)})")
         for attack in ranked[:TOLD]
     )
-    return f"What was measured: {said}." if said else ""
+    return "Nothing is guaranteed." + (f" What was measured: {said}." if said else "")
 
 
 def void_sentence(seed: int | None) -> str:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 ENVELOPE = Envelope("tacit.release", 2)
 # How the source of a success says that it follows from a bound on the information.
 DERIVED = "Eq. 17"
-NOTHING = "how often our best attack was right, and nothing is guaranteed"
+NOTHING = "how often our best attack was right; no bound is proven"
 Better: TypeAlias = Literal["higher", "lower"]
 Details = TypeVar("Details")
 
