@@ -39,7 +39,7 @@ def test_a_quotient_is_fitted_released_counted_shown_and_gated(
     asked = (*given, "--layer", "1", *SIZES, "--dimension", "2", "--nats", "3")
     done = tacit(*asked, "--out", out, *paying, "--json", tmp_path / "z.json")
     assert done.code == 0, done.err
-    assert "by at most 20.1" in done.out
+    assert "by at most 20.09 (" in done.out
     assert "an estimate from a sample, not a bound" in done.out
     assert "of 12 public prompts that were not fitted on" in done.out
     assert "told nothing" in done.out
