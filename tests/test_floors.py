@@ -404,6 +404,7 @@ ON_MODELS = {
     "stores": {
         "Backend", "DatabaseBackend", "FaissBackend", "FolderBackend", "LanceBackend",
         "SealedStore", "StoreAudit", "Fault", "audit_store",
+        "PrivateEmbeddings",
     },
 }  # fmt: skip
 

@@ -15,6 +15,7 @@ from .backends.lance import LanceBackend as LanceBackend
 from .documents import CodeTopics as CodeTopics
 from .documents import Document as Document
 from .documents import Hit as Hit
+from .embeddings import PrivateEmbeddings as PrivateEmbeddings
 from .release import SealedRows as SealedRows
 from .sealing import new_key as new_key
 from .settings import StoreSettings as StoreSettings

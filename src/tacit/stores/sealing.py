@@ -47,7 +47,7 @@ class Seals:
 
     def __init__(self, key: bytes, store: bytes, declared: bytes) -> None:
         check_key("key", key)
-        aes, derive = _cryptography()
+        aes, derive, self._changed = _cryptography()
         documents, handles, check = (
             derive(bytes(key), store, b"|".join((FORMAT, purpose, declared)))
             for purpose in PURPOSES
@@ -74,13 +74,11 @@ class Seals:
         """Return what was sealed; None where it is not what was sealed for these."""
         if len(sealed) < NONCE_BYTES + TAG_BYTES:
             return None
-        from cryptography.exceptions import InvalidTag
-
         try:
             plain: bytes = self._aes.decrypt(
                 sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], self._bound(bound)
             )
-        except InvalidTag:
+        except self._changed:
             return None
         return plain
 
@@ -112,9 +110,10 @@ def unpadded(content: bytes) -> bytes:
     return content[LENGTH_BYTES : LENGTH_BYTES + size]
 
 
-def _cryptography() -> tuple[Any, Any]:
-    """Return AES-GCM and a derivation of 32 bytes from a key, a salt and a purpose."""
+def _cryptography() -> tuple[Any, Any, type[Exception]]:
+    """Return AES-GCM, a derivation of 32 bytes from key, salt and purpose, and what is raised."""
     try:
+        from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
         from cryptography.hazmat.primitives.hashes import SHA256
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -124,4 +123,4 @@ def _cryptography() -> tuple[Any, Any]:
     def derive(key: bytes, salt: bytes, purpose: bytes) -> bytes:
         return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=salt, info=purpose).derive(key)
 
-    return AESGCM, derive
+    return AESGCM, derive, InvalidTag

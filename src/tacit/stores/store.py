@@ -327,6 +327,8 @@ class SealedStore:
         """Read what another process, or this one, has written since."""
         for attempt in range(TRIES):
             token = self.backend.token()
+            if token is None and self._header is not None:
+                raise ValueError("store: it was there, and is gone")
             if token is None or token == self._token:
                 return
             try:

@@ -254,14 +254,13 @@ class _Part:
     ) -> None:
         self.name, self.columns, self._starts = name, columns, starts.tolist()
         # what is mapped stays readable when another process replaces the part
-        self._bytes = np.memmap(path, np.uint8, "r")
+        self._bytes = memoryview(np.memmap(path, np.uint8, "r"))  # type: ignore[arg-type]
         self._offset = _offset_of(path, "sealed")
 
     def sealed(self, row: int) -> bytes:
         """Return the sealed bytes of a document."""
         start, end = self._starts[row], self._starts[row + 1]
-        found: bytes = self._bytes[self._offset + start : self._offset + end].tobytes()
-        return found
+        return bytes(self._bytes[self._offset + start : self._offset + end])
 
     def without(self, rows: npt.NDArray[np.intp]) -> Records:
         """Return the documents but for these."""

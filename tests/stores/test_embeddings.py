@@ -1,0 +1,97 @@
+"""Decoded codes in the place of vectors, with encoders as people have them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from tacit.stores import PrivateEmbeddings
+
+from .places import WIDTH, book, vectors
+
+ROWS = {f"text {n}": row for n, row in enumerate(vectors(40, 6))}
+
+
+class LangChain:
+    def embed_documents(self, texts):
+        return [ROWS[text].tolist() for text in texts]
+
+    def embed_query(self, text):
+        return (2 * ROWS[text]).tolist()
+
+
+class LlamaIndex:
+    def get_text_embedding_batch(self, texts):
+        return [ROWS[text].tolist() for text in texts]
+
+    def get_query_embedding(self, text):
+        return (2 * ROWS[text]).tolist()
+
+
+class SentenceTransformers:
+    def encode(self, sentences, normalize_embeddings=False):
+        assert normalize_embeddings in (True, False)
+        return np.stack([ROWS[text] for text in sentences])
+
+
+@pytest.mark.parametrize("encoder", [LangChain(), LlamaIndex(), SentenceTransformers()])
+def test_documents_are_codes_and_queries_are_exact(encoder):
+    coded, texts = PrivateEmbeddings(encoder, book()), list(ROWS)
+    wanted = book().decode(book().encode(vectors(40, 6))).numpy()
+    np.testing.assert_array_equal(np.float32(coded.embed_documents(texts)), wanted)
+    np.testing.assert_array_equal(coded.encode(texts), wanted)
+    np.testing.assert_array_equal(coded.encode(texts[3]), wanted[3])
+    factor = 1 if isinstance(encoder, SentenceTransformers) else 2
+    np.testing.assert_array_equal(np.float32(coded.embed_query(texts[3])), factor * ROWS[texts[3]])
+    assert coded.embed_documents([]) == []
+    assert coded.encode([]).shape == (0, WIDTH)
+
+
+def test_what_is_no_encoder_is_refused():
+    with pytest.raises(ValueError, match="embeddings: expected an encoder"):
+        PrivateEmbeddings(3, book())
+    with pytest.raises(ValueError, match="codec: expected a codebook"):
+        PrivateEmbeddings(LangChain(), "book")
+    narrow = PrivateEmbeddings(lambda texts: np.ones((len(texts), 3)), book())
+    with pytest.raises(ValueError, match=r"embeddings: expected vectors of shape \(1, 8\)"):
+        narrow.encode(["a"])
+
+
+def test_the_arguments_of_an_encoder_are_passed_on():
+    coded = PrivateEmbeddings(SentenceTransformers(), book())
+    assert coded.encode(["text 1"], normalize_embeddings=True).shape == (1, WIDTH)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_store_of_langchain_holds_codes_alone():
+    pytest.importorskip("langchain_core")
+    from langchain_core.embeddings import Embeddings
+    from langchain_core.vectorstores import InMemoryVectorStore
+
+    coded = PrivateEmbeddings(LangChain(), book())
+    assert isinstance(coded, Embeddings)
+    store = InMemoryVectorStore(coded)
+    store.add_texts(list(ROWS))
+    held = np.float32([one["vector"] for one in store.store.values()])
+    allowed = {row.tobytes() for row in book().decode(book().encode(held)).numpy()}
+    assert {row.tobytes() for row in held} <= allowed
+    assert len(store.similarity_search("text 3", 4)) == 4
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_chroma_keeps_exact_vectors_that_were_deleted_and_the_audit_finds_them(tmp_path):
+    chromadb = pytest.importorskip("chromadb")
+    from tacit.stores import audit_store
+
+    rows = np.random.default_rng(3).normal(size=(200, 32)).astype(np.float32)
+    settings = chromadb.Settings(anonymized_telemetry=False)
+    client = chromadb.PersistentClient(str(tmp_path / "c"), settings=settings)
+    held = client.create_collection("notes")
+    held.add(ids=[str(n) for n in range(200)], embeddings=rows, documents=["text"] * 200)
+    held.delete(ids=[str(n) for n in range(200)])
+    found = audit_store(tmp_path / "c", vectors=rows)
+    assert found.kind == "a store of Chroma"
+    assert max(one.vectors for one in found.traces) > 150
+    assert "chroma vacuum" in found.faults[0].remedy
