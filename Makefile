@@ -107,7 +107,7 @@ $(BENCH_INSTALLED): $(INSTALLED)
 	@touch $@
 
 $(INSTALLED_SERVICES): $(INSTALLED)
-	$(INSTALL) --editable '.[dev,postgres,opacus,cluster,spark]'
+	$(INSTALL) --editable '.[dev,postgres,opacus,cluster,spark,stores-tests]'
 	$(COMPILE)
 	@touch $@
 

@@ -64,6 +64,7 @@ def test_the_arguments_of_an_encoder_are_passed_on():
     assert coded.encode(["text 1"], normalize_embeddings=True).shape == (1, WIDTH)
 
 
+@pytest.mark.services
 @pytest.mark.filterwarnings("ignore")
 def test_a_store_of_langchain_holds_codes_alone():
     pytest.importorskip("langchain_core")
@@ -80,6 +81,7 @@ def test_a_store_of_langchain_holds_codes_alone():
     assert len(store.similarity_search("text 3", 4)) == 4
 
 
+@pytest.mark.services
 @pytest.mark.filterwarnings("ignore")
 def test_chroma_keeps_exact_vectors_that_were_deleted_and_the_audit_finds_them(tmp_path):
     chromadb = pytest.importorskip("chromadb")
