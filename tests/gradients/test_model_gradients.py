@@ -88,6 +88,16 @@ def lines_and_volumes():
     )  # fmt: skip
 
 
+def adapted(family, **settings):
+    """A model with low-rank adapters as peft makes them, A and B both trained."""
+    peft = pytest.importorskip("peft")
+    made = peft.get_peft_model(FAMILIES[family][0](), peft.LoraConfig(**settings))
+    for parameter in made.parameters():
+        if parameter.requires_grad:
+            nn.init.normal_(parameter, std=0.3)
+    return made
+
+
 def tokens(rows=4):
     return torch.randint(1, VOCABULARY, (rows, 6), generator=torch.Generator().manual_seed(1))
 
@@ -104,6 +114,20 @@ MODELS = {
     "positions, batch second": (Positions, lambda: torch.randn(4, 5, 8)),
     "tied": (Tied, tokens),
     "routed": (Routed, lambda: torch.randn(4, 5, 6)),
+    "adapters of any rank": (
+        lambda: adapted(
+            "llama", r=4, target_modules=["q_proj", "v_proj"], rank_pattern={"q_proj": 2}
+        ),
+        tokens,
+    ),
+    "adapters with a magnitude": (
+        lambda: adapted("llama", r=2, target_modules=["q_proj"], use_dora=True),
+        tokens,
+    ),
+    "adapters beside a trained head": (
+        lambda: adapted("bert", r=2, target_modules=["query"], modules_to_save=["classifier"]),
+        tokens,
+    ),
     "as many examples as positions": (FAMILIES["gpt2"][0], lambda: tokens(6)),
     **{name: (make, tokens) for name, (make, _) in FAMILIES.items()},
 }
@@ -119,7 +143,7 @@ def test_gradients_are_those_of_single_passes(name):
     torch.manual_seed(0)
     make, given = MODELS[name]
     model, inputs = make(), given()
-    parameters = dict(model.named_parameters())
+    parameters = {name: one for name, one in model.named_parameters() if one.requires_grad}
     gradients = ModelGradients(model, parameters)
     gradients.attach()
     outputs = outputs_of(model(inputs), len(inputs))

@@ -74,6 +74,7 @@ def calibrate(owner: Watcher, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
             a parameter.
     """
     given, count = (args, kwargs), owner.count
+    _refuse_in_parts(owner)
     devices = cuda_devices(owner.model)
     with evaluating(owner.model), torch.enable_grad(), torch.random.fork_rng(devices=devices):
         _refuse_coupled(owner, given, count)
@@ -90,6 +91,23 @@ def calibrate(owner: Watcher, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
                         "reads it as a module of torch.nn"
                     )
     owner.count = count
+
+
+def in_parts(parameter: Tensor) -> bool:
+    """Whether a parameter lies in parts on several processes, as ``fully_shard`` leaves it."""
+    return hasattr(parameter, "placements")
+
+
+def _refuse_in_parts(owner: Watcher) -> None:
+    """Refuse to run a module again for each example whose parameters are not here."""
+    for unit in owner.units:
+        if unit.rule is None:
+            for name in unit.names.values():
+                if in_parts(owner.parameters[name]):
+                    raise ValueError(
+                        f"model: expected layers with a rule under fully_shard, got {name} of "
+                        f"{type(unit.module).__name__}; freeze it, or use DistributedDataParallel"
+                    )
 
 
 def _rows(given: Any, count: int, size: int) -> Any:
@@ -206,7 +224,11 @@ def _wrong(owner: Watcher, given: Any, count: int) -> list[str]:
 
 def _differing(owner: Watcher, two: Any, weights: Sequence[Tensor], index: int) -> Iterator[str]:
     """Yield the parameters whose gradient of one example is not the one it has alone."""
-    values = list(owner.parameters.values())
+    # of what lies in parts the gradient alone is not at hand: its layer has a rule
+    parameters = {name: one for name, one in owner.parameters.items() if not in_parts(one)}
+    if not parameters:
+        return
+    values = list(parameters.values())
     with owner.paused():
         outputs = _run(owner, part(two, _one(index), TRIED), 1)
         total = [
@@ -217,7 +239,7 @@ def _differing(owner: Watcher, two: Any, weights: Sequence[Tensor], index: int) 
     # ‖g‖ of the whole, beside which rounding is measured
     known = [one.double().norm() for one in alone if one is not None]
     length = float(torch.stack(known).norm()) if known else 0.0
-    for (name, parameter), one in zip(owner.parameters.items(), alone, strict=True):
+    for (name, parameter), one in zip(parameters.items(), alone, strict=True):
         mine = _of_example(owner, name, index)
         true = torch.zeros_like(parameter) if one is None else one
         off = float((mine - true.double()).norm())

@@ -109,14 +109,14 @@ def scaled(
     module: Any, inputs: Tensor, gradients: Tensor, into: dict[str, ParameterGradients]
 ) -> None:
     """``y = w f(x) + r(x)``, entry by entry, as RMSNorm of transformers: ``Σ_t g f``."""
-    weight = module.weight.detach()
+    shape = tuple(module.weight.shape)
     # f(x) = y(w = 1) − y(w = 0); where y is not of that form, trying it on examples tells
     ends = [
-        functional_call(module, {"weight": held}, (inputs,))
-        for held in (torch.ones_like(weight), torch.zeros_like(weight))
+        functional_call(module, {"weight": torch.full(shape, held).to(inputs)}, (inputs,))
+        for held in (1.0, 0.0)
     ]
     plain = _precise(ends[0]) - _precise(ends[1])
-    into["weight"].add_dense(_over_positions(_precise(gradients) * plain, weight.ndim))
+    into["weight"].add_dense(_over_positions(_precise(gradients) * plain, len(shape)))
 
 
 def channel_norm(

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.hooks import RemovableHandle
 
 from tacit.gradients.batches import random_states, same_states
-from tacit.gradients.calibration import SharedError, calibrate
+from tacit.gradients.calibration import SharedError, calibrate, in_parts
 from tacit.gradients.layers import LayerRule, keeps_turned, rule_of
 from tacit.gradients.pieces import ParameterGradients
 
@@ -138,6 +138,8 @@ class ModelGradients:
 
         At the module itself where a rule failed, at what holds it where that was run again.
         """
+        if in_parts(self.parameters[name]):
+            return False
         owners = [one for one in self.units if name in one.names.values()]
         paths = [one.path for one in owners]
         if len(paths) == 1 and owners[0].rule is not None:

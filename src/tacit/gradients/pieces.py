@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from tacit.gradients.products import SLACK, LayerGradients
+from tacit.gradients.products import GRAM_COST, SLACK, LayerGradients
 
 
 class TableGradients:
@@ -105,7 +105,17 @@ class ParameterGradients:
         self._squared: Tensor | None = None
 
     def add_layer(self, gradients: Tensor, inputs: Tensor) -> None:
-        """Add a use as ``y = a Wᵀ``: (B, T, out) g and (B, T, in) a."""
+        """Add a use as ``y = a Wᵀ``: (B, T, out) g and (B, T, in) a.
+
+        Where G_i is no larger than its factors it is formed, as it comes out in single precision:
+        its norm is taken of the very numbers that are summed.
+        """
+        out, width, positions = gradients.shape[2], inputs.shape[2], inputs.shape[1]
+        small = out * width <= GRAM_COST * positions * (out + width)
+        if positions > 1 and small and self._layer is None and self._table is None:
+            left, right = (inputs, gradients) if self._transposed else (gradients, inputs)
+            self.add_dense(torch.bmm(left.mT, right))
+            return
         if self._layer is None:
             # of a convolution the matrix is (out, in · kernel)
             self._layer = LayerGradients(gradients.shape[2], inputs.shape[2])

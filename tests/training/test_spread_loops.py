@@ -1,0 +1,39 @@
+"""Several processes release what one would: the same sum, with its noise once."""
+
+import multiprocessing
+
+import pytest
+import torch
+
+from tests.training.loops import trained
+from tests.training.spread import train
+
+
+def run(kind, size, folder):
+    context = multiprocessing.get_context("spawn")
+    every = [
+        context.Process(target=train, args=(rank, size, kind, str(folder))) for rank in range(size)
+    ]
+    for one in every:
+        one.start()
+    for one in every:
+        one.join()
+    return [one.exitcode for one in every]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("kind", "size"), [("ddp", 2), ("ddp", 4), ("fsdp", 2)])
+def test_processes_release_what_one_would(kind, size, tmp_path):
+    _, whole = trained(epochs=2)
+    assert run(kind, size, tmp_path) == [0] * size
+    for rank in range(size):
+        found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
+        for name, one in whole.items():
+            assert torch.allclose(found[name], one, atol=1e-6, rtol=0), name
+
+
+@pytest.mark.thorough
+def test_a_process_that_dies_ends_the_loop_and_publishes_nothing(tmp_path):
+    codes = run("dies", 2, tmp_path)
+    assert codes[0] != 0
+    assert not list(tmp_path.glob("*.pt"))
