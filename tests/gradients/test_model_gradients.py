@@ -76,8 +76,8 @@ def convolutions():
     return nn.Sequential(
         nn.Conv2d(3, 8, 3, padding=1, stride=2), nn.GroupNorm(2, 8), nn.ReLU(),
         nn.Conv2d(8, 8, 3, groups=4, padding="same"), nn.ReLU(inplace=True),
-        nn.Conv2d(8, 4, 2, padding="same", padding_mode="reflect"), nn.Flatten(),
-        nn.LayerNorm(64), nn.Linear(64, 5), nn.RMSNorm(5),
+        nn.Conv2d(8, 4, 2, padding="same", padding_mode="reflect"), nn.Conv2d(4, 16, 4),
+        nn.Flatten(), nn.LayerNorm(16), nn.Linear(16, 5), nn.RMSNorm(5),
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -12,7 +13,7 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from tacit.gradients.pieces import ParameterGradients
-from tacit.gradients.products import sequences
+from tacit.gradients.products import GRAM_COST, sequences
 from tacit.gradients.rules import margins
 from tacit.gradients.uses import ConvolutionFactors
 
@@ -59,20 +60,23 @@ def convolution(
         # "same" with an even kernel pads one more behind
         inputs = functional.pad(inputs, module._reversed_padding_repeated_twice)
         sides = [0] * len(module.kernel_size)
-    if module.groups == 1 and len(module.kernel_size) <= 2:
+    shape, positions = tuple(module.weight.shape), gradients[0, 0].numel()
+    # G_i is formed where it is no larger than the patches that it is made of
+    small = math.prod(shape) <= GRAM_COST * positions * (math.prod(shape[1:]) + shape[0])
+    if module.groups == 1 and len(module.kernel_size) <= 2 and not small:
         into["weight"].add_layer(gradients.flatten(2).mT, _patches(module, inputs, sides))
         return
     # one group for each example, in which no example meets another
     use = ConvolutionFactors(
         inputs.to(gradients.dtype),
         gradients,
-        tuple(module.weight.shape),
+        shape,
         module.stride,
         sides,
         module.dilation,
         module.groups,
     )
-    into["weight"].add_dense(use.rows(0, module.weight.shape[0]))
+    into["weight"].add_dense(use.rows(0, shape[0]))
 
 
 def _patches(module: Any, inputs: Tensor, sides: Sequence[int]) -> Tensor:
