@@ -43,7 +43,7 @@ def test_an_audit_writes_a_report_and_strict_json(
     assert content["kind"] == "hidden-audit"
     assert len(content["details"]["points"]) == (tmp_path / "p.jsonl").read_text().count("\n")
     page = report.read_text(encoding="utf-8")
-    assert "<h1>Store" in page
+    assert '<p class="decision">Store' in page
     assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
     path = tmp_path / "audit.json"
     path.write_text(done.out, encoding="utf-8")
