@@ -2,12 +2,19 @@
 
 ``make bench`` runs it; ``python -m benchmarks.people --rows 100000`` on a smaller table. Draws are
 of one thread, OpenDP's of its own sampler. Persons are by Zipf's law, in 100 groups; pandas sums by
-person and group, clips nothing and adds no noise.
+person and group, clips nothing and adds no noise. ``--engine 10000000`` asks DuckDB for counts and
+means by group of a Parquet file of so many rows and 99,800 persons, beside pandas, and OpenDP's
+count and sum of one column; each in a process of its own, by processor seconds and peak memory.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+import resource
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
 
@@ -90,10 +97,70 @@ def keys() -> None:
         print(f"{count:,} pairs, {most} keys a person: {len(found):,} found, {spent:.1f} s")
 
 
+def made(rows: int, folder: str) -> str:
+    """A Parquet file of persons (48 rows at the median), groups and numbers."""
+    source, path = np.random.default_rng(0), f"{folder}/big.parquet"
+    sizes = np.exp(source.normal(math.log(48.0), 1.2, 99_800))
+    who = source.choice(99_800, rows, p=sizes / sizes.sum())
+    # a person visits a few groups
+    group = (who + source.zipf(1.8, rows)) % GROUPS
+    frame = pd.DataFrame({"who": who, "city": group, "x": source.normal(50.0, 10.0, rows)})
+    frame.to_parquet(path)
+    return path
+
+
+def in_engine(path: str) -> None:
+    from tacit.statistics import prepare_sql
+
+    promise = Table(
+        epsilon=1.0, delta=1e-6, person="who", clip=CLIP,
+        bounds={"x": (0.0, 100.0)}, levels={"city": list(range(GROUPS))},
+    )  # fmt: skip
+    sql = "SELECT city, COUNT(*), AVG(x) FROM t GROUP BY city"
+    prepare_sql(sql, {"t": path}, promise).draw()
+
+
+def in_pandas(path: str) -> None:
+    pd.read_parquet(path).groupby(["who", "city"])["x"].agg(["sum", "count"])
+
+
+def in_opendp(path: str) -> None:
+    dp.enable_features("contrib")
+    column = pd.read_parquet(path, columns=["x"])["x"].to_numpy().tolist()
+    space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.symmetric_distance()
+    sums = space >> dp.t.then_clamp((0.0, 100.0)) >> dp.t.then_sum()
+    counts = space >> dp.t.then_count()
+    (sums >> dp.m.then_laplace(1000.0))(column)
+    (counts >> dp.m.then_laplace(10.0))(column)
+
+
+WORK = {"engine": in_engine, "pandas": in_pandas, "opendp": in_opendp}
+
+
+def apart(path: str) -> None:
+    """What each takes in a process of its own: processor seconds and peak memory."""
+    for name in WORK:
+        told = subprocess.run(
+            [sys.executable, "-m", "benchmarks.people", "--work", name, path],
+            capture_output=True, text=True, check=True,
+        ).stdout.split()  # fmt: skip
+        print(f"{name}: {float(told[0]):.2f} s, {float(told[1]):.0f} MB")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--engine", type=int, default=0)
+    parser.add_argument("--work", nargs=2, default=None)
     asked = parser.parse_args()
+    if asked.work is not None:
+        took = seconds(lambda: WORK[asked.work[0]](asked.work[1]))
+        print(took, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0)
+        return
+    if asked.engine:
+        with tempfile.TemporaryDirectory() as folder:
+            apart(made(asked.engine, folder))
+        return
     rates()
     quantiles()
     keys()

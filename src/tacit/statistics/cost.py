@@ -14,6 +14,8 @@ from tacit.statistics.queries.statistic import SumQuery
 
 # Step of a derivative, in standard deviations of what a row adds.
 STEP = 1e-3
+# Steps that are taken at once: a few megabytes.
+STEPS_TOGETHER = 256
 # Weights of every sum on its own beside the numbers, of which the best is taken: where these are
 # not linear, noise that the first derivative does not see is not free.
 FLOOR, CURVED_FLOORS = 1e-6, (0.1, 1.0, 0.01)
@@ -82,12 +84,15 @@ def frame_of(
 
     # J by central differences, each sum by a step that is small beside what rows add
     jacobian = np.zeros((len(query.names), len(middle)))
-    for place in np.flatnonzero(deviations > 0.0):
-        step = STEP * float(deviations[place]) * drawn
-        ahead, behind = middle.copy(), middle.copy()
-        ahead[place] += step
-        behind[place] -= step
-        jacobian[:, place] = (finish(ahead) - finish(behind)) / (2.0 * step)
+    moved = np.flatnonzero(deviations > 0.0)
+    for start in range(0, len(moved), STEPS_TOGETHER):
+        places = moved[start : start + STEPS_TOGETHER]
+        steps = STEP * deviations[places] * drawn
+        ahead, behind = np.tile(middle, (2, len(places), 1))
+        turn = np.arange(len(places))
+        ahead[turn, places] += steps
+        behind[turn, places] -= steps
+        jacobian[:, places] = (finish(ahead) - finish(behind)).T / (2.0 * steps)
     # the influence of a row on a number is n J (φ − mean φ)
     # n diag(J C Jᵀ): how much each number varies over random draws of n rows
     variances = np.einsum("ij,jk,ik->i", jacobian, covariance, jacobian)

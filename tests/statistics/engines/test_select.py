@@ -214,3 +214,53 @@ def test_a_table_is_read_from_a_file(ending, tmp_path):
         "SUM(x)": pytest.approx(7.0, abs=1e-3),
         "COUNT(*)": pytest.approx(3.0, abs=1e-3),
     }
+
+
+def persons(frame, sql="SELECT COUNT(DISTINCT who) FROM t"):
+    promise = Table(epsilon=1.0, person="who")
+    (count,) = numbers(sql, {"t": frame}, promise).values()
+    return round(count)
+
+
+@pytest.mark.parametrize(
+    ("who", "count"),
+    [
+        ([1.0, -0.0, 0.0, float("nan"), 1.0], 2),
+        (["a", "A", "a ", None, ""], 4),
+        (["Z\u00fcrich", "Zu\u0308rich"], 2),
+        ([2**60, 2**60 + 1], 2),
+        ([], 0),
+    ],
+)
+def test_who_counts_as_one(who, count):
+    assert persons(pd.DataFrame({"who": pd.Series(who, dtype=None if who else "str")})) == count
+
+
+def test_a_collation_of_a_table_makes_no_two_persons_one(tmp_path):
+    import duckdb
+
+    path = tmp_path / "t.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE t (who VARCHAR COLLATE NOCASE, x DOUBLE)")
+        connection.execute("INSERT INTO t VALUES ('a', 1), ('A', 2)")
+    assert persons(str(path)) == 2
+    joined = "SELECT COUNT(*) FROM t JOIN u USING (who)"
+    promise = Table(epsilon=1.0, person="who", clip=3)
+    (both,) = numbers(joined, {"t": str(path), "u": pd.DataFrame({"who": ["a"]})}, promise).values()
+    assert both == pytest.approx(1.0, abs=1e-3)
+
+
+def test_a_file_that_is_no_table_is_refused_with_its_line_and_no_cell(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("who,x\na,1\nsecret,2,3\n")
+    promise = Table(epsilon=1.0, person="who", bounds={"x": (0, 1)}, clip=1)
+    with pytest.raises(ValueError, match="line 3") as error:
+        prepare_sql("SELECT SUM(x) FROM t", {"t": str(path)}, promise)
+    assert "secret" not in str(error.value)
+
+
+def test_a_query_too_deep_to_read_is_refused():
+    deep = "SELECT COUNT(*) FROM t WHERE " + " AND ".join(["x > 0"] * 5000)
+    frame = pd.DataFrame({"who": ["a"], "x": [1.0]})
+    with pytest.raises(ValueError, match="too deep"):
+        prepare_sql(deep, {"t": frame}, Table(epsilon=1.0, person="who", clip=1))

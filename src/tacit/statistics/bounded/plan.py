@@ -24,6 +24,8 @@ SIMULATED, PLAUSIBLE = 400, 8
 ATTACKER = "likelihood ratio, told every other row"
 # Rows that are attacked: those that add most.
 ATTACKED_ROWS = 1000
+# Steps of a derivative that are taken at once: a few megabytes.
+STEPS_TOGETHER = 256
 
 
 class SampledNoise(Protocol):
@@ -207,6 +209,9 @@ def _exact_errors(added: Contributions, noise: SampledNoise, drawn: float | None
     if not origin.size:
         # no sum has noise
         return np.zeros(len(start))
-    jacobian = np.stack([added.query.finish(s, added.centres, drawn) - start for s in steps])
+    # some at a time: what groups have in common is computed once for all
+    pieces = [steps[at : at + STEPS_TOGETHER] for at in range(0, len(steps), STEPS_TOGETHER)]
+    numbers = [added.query.finish(some, added.centres, drawn) for some in pieces]
+    jacobian = np.concatenate(numbers) - start
     variances = np.einsum("kd,kl,ld->d", jacobian, noise.covariance, jacobian, optimize=True)
     return np.asarray(np.sqrt(variances))

@@ -119,6 +119,7 @@ DUCKDB = Dialect(
     lower="({} % {})",
     text="VARCHAR",
     materialized="MATERIALIZED ",
+    bytewise=' COLLATE "C"',
 )
 POSTGRES = Dialect(
     name="postgres",

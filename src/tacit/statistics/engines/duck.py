@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ FOREIGN = {
     b"BZh": "bzip2", b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "LZ4",
 }  # fmt: skip
 JSON_ENDS = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz")
+LINE = re.compile(r"CSV Error on Line: (\d+)")
 # A header, and the largest record.
 HEAD, LARGEST_LINE = 1 << 16, 1 << 24
 
@@ -166,5 +168,7 @@ def _head(path: str, name: str) -> bytes:
 
 
 def _failed(error: Exception) -> ValueError:
-    """Return what is said of an error, whose own words may hold a cell."""
-    return ValueError(f"table: DuckDB could not read it ({type(error).__name__})")
+    """Return what is said of an error: its own words may hold a cell, a line is told."""
+    line = LINE.search(str(error))
+    where = f", line {line[1]}" if line else ""
+    return ValueError(f"table: DuckDB could not read it ({type(error).__name__}{where})")

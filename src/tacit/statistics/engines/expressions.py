@@ -17,6 +17,7 @@ from tacit.statistics.engines.schema import (
     NUMBERS,
     TEXTS,
     TRUTH,
+    WHOLE,
     TableThere,
     TypedColumn,
 )
@@ -115,6 +116,18 @@ class ExpressionReader:
     def written(self, alias: str, column: TypedColumn) -> str:
         """Return a column as it stands in the statement."""
         return f"{self.dialect.named(alias)}.{self.dialect.named(column.name)}"
+
+    def exact(self, alias: str, column: TypedColumn, *, text: bool = False) -> str:
+        """Return a column whose cells are equal where they are the same: texts by their bytes.
+
+        A collation of a table's own might hold two texts equal.
+        """
+        held = self.written(alias, column)
+        if column.kind == WHOLE and not text:
+            return held
+        plain = column.declared.lower() in ("varchar", "text", "string")
+        held = held if plain else f"CAST({held} AS {self.dialect.text})"
+        return f"({held}{self.dialect.bytewise})" if self.dialect.bytewise else held
 
     def held(self, alias: str, column: TypedColumn) -> str:
         """Return a column that is NULL where it holds nothing: NaN is nothing among numbers."""

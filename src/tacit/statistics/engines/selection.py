@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlglot import exp
 
 from tacit.statistics.engines.dialects import Dialect
 from tacit.statistics.engines.expressions import Ends, ExpressionReader, name_of, refused
-from tacit.statistics.engines.schema import NUMBERS, TableThere, TypedColumn
+from tacit.statistics.engines.schema import FLOAT, NUMBERS, TableThere, TypedColumn
 from tacit.statistics.engines.statement import RowSource
 from tacit.statistics.queries.counts import Count, GroupBy, Present, RowCount
 from tacit.statistics.queries.moments import Correlation, Mean, StandardDeviation, Sum, Variance
@@ -33,6 +33,9 @@ TABLE_PARTS = {
     "sample": "TABLESAMPLE", "db": "a table of another schema", "joins": "a nested join",
 }  # fmt: skip
 NO_AGGREGATE = "COUNT, SUM, AVG, VARIANCE, STDDEV and CORR are answered"
+
+
+Place: TypeAlias = tuple[str, TypedColumn]
 
 
 @dataclass(frozen=True)
@@ -206,23 +209,26 @@ def select(
     where = root.args.get("where")
     keys = tuple(_key(one, reader, levels) for one in _grouped(root))
     asked, numbers = _list(root, reader, keys)
-    alias, column = person
     return Selection(
         asked=asked,
         keys=keys,
         numbers=numbers,
-        persons=_persons(reader.written(alias, column), column, dialect),
+        persons=_persons(person, reader),
         origin=origin,
         condition="" if where is None else reader.condition(where.this),
         tables=tuple(dict.fromkeys(one.name for one in tables.values())),
-        unit=column.name,
+        unit=person[1].name,
     )
 
 
-def _persons(text: str, column: TypedColumn, dialect: Dialect) -> str:
+def _persons(place: Place, reader: ExpressionReader) -> str:
     """Return whose a row is, as something that is equal for rows of one person alone."""
-    exact = column.kind in NUMBERS[:1] or column.declared.lower() in ("varchar", "text", "string")
-    return text if exact else f"CAST({text} AS {dialect.text})"
+    alias, column = place
+    if column.kind == FLOAT:
+        # NaN is nobody, and −0 is 0
+        held = f"{reader.cell(alias, column)} + {reader.dialect.number(0.0)}"
+        return f"CAST({held} AS {reader.dialect.text})"
+    return reader.exact(alias, column)
 
 
 def _origin(root: exp.Select, reader: ExpressionReader) -> tuple[str, tuple[str, TypedColumn]]:
@@ -260,9 +266,6 @@ def _origin(root: exp.Select, reader: ExpressionReader) -> tuple[str, tuple[str,
     return text, next(persons[alias] for alias in names if alias in persons)
 
 
-Place = tuple[str, TypedColumn]
-
-
 def _pairs(
     join: exp.Join, alias: str, before: Sequence[str], reader: ExpressionReader
 ) -> list[tuple[Place, Place]]:
@@ -297,11 +300,9 @@ def _conjuncts(node: exp.Expression) -> list[exp.Expression]:
 
 
 def _equal(left: Place, right: Place, reader: ExpressionReader) -> str:
-    one, other = (reader.written(*place) for place in (left, right))
-    if left[1].declared.lower() != right[1].declared.lower():
-        # a comparison of two types casts one of them, which might fail
-        kind = reader.dialect.text
-        one, other = f"CAST({one} AS {kind})", f"CAST({other} AS {kind})"
+    """Return that two columns are equal; texts are compared where types differ, as none fails."""
+    same = left[1].declared.lower() == right[1].declared.lower()
+    one, other = (reader.exact(*place, text=not same) for place in (left, right))
     return f"{one} = {other}"
 
 

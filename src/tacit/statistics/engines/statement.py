@@ -189,7 +189,7 @@ class Statement:
         needed = [f"x{place} IS NOT NULL" for place in dict.fromkeys(one.factors)]
         met = " AND ".join([*(self._met(part) for part in one.conditions), *needed])
         if not one.factors:
-            counted = f"SUM(CASE WHEN {met} THEN 1 ELSE 0 END)" if met else "COUNT(*)"
+            counted = f"COUNT(CASE WHEN {met} THEN 1 END)" if met else "COUNT(*)"
             if one.once:
                 counted = f"CASE WHEN {counted} > 0 THEN 1 ELSE 0 END"
             return counted

@@ -160,7 +160,10 @@ def answer(
     root = parse(sql)
     there = _opened(tables_of(root), tables, promise, public, engine, columns_named(root))
     bounds, levels = _declared(promise, there, tables, engine)
-    found = select(root, there, engine.dialect, bounds, levels)
+    try:
+        found = select(root, there, engine.dialect, bounds, levels)
+    except RecursionError:
+        raise ValueError("sql: expected a shorter SELECT, got one too deep to read") from None
     try:
         return _certified(sql, found, promise, engine, rng, promise.clip or AUTO)
     except ValueError as error:
