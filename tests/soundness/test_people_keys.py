@@ -15,6 +15,7 @@ from tacit.guarantees import ApproximateDP, SuccessBound
 from tacit.guarantees.adjacency import Adjacency
 from tacit.statistics import prepare
 from tacit.statistics.people.keys import KeySearch, find_keys, threshold_of, weight_of
+from tacit.statistics.people.proof import proof
 from tacit.statistics.people.release import recompute
 
 from .registry import certifies
@@ -173,4 +174,6 @@ def test_keys_and_numbers_are_one_budget(adjacency):
         assert noise + apart * keys.delta <= 1e-6
         assert release.membership.success >= mpmath.ncdf(mpmath.mpf(mu) / 2)
     assert recompute(release) == ""
+    # a proof of the noise alone would leave out the thresholds
+    assert proof(release) is None
     assert release.names[0] == "keys[x]"

@@ -21,8 +21,13 @@ SCALE = Context(prec=40, rounding=ROUND_FLOOR)
 
 
 def proof(release: Release[PeopleDetails]) -> ReleaseProof | None:
-    """Return the noise on the sums, with the choices of a radius and of quantiles beside it."""
+    """Return the noise on the sums, with the choices of a radius and of quantiles beside it.
+
+    None where keys were found: no node says that a threshold hides what one person alone has.
+    """
     details = release.details
+    if details.keys is not None:
+        return None
     parts: list[tuple[Node | None, int]] = []
     if not details.nothing_summed:
         parts.append((_noise(details), 1))
@@ -60,7 +65,7 @@ def _noise(details: PeopleDetails) -> Node:
 
 def _radius_range(details: PeopleDetails) -> float:
     """Return the bounded range of the choice of a radius, at its share of what is left for it."""
-    level, pure = details.level, details.promise.pure
+    level, pure = details.numbers_level, details.promise.pure
     if details.quantiles:
         level *= 1.0 - details.quantile_share if pure else math.sqrt(1.0 - details.quantile_share)
     share = details.share if pure else math.sqrt(details.share)
