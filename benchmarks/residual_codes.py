@@ -189,7 +189,9 @@ def speeds(count: int = 100_000, width: int = 768, stages: int = 8) -> dict[str,
     # what is the same for every call is worked out before
     first = books[0].encode(rows[:1000])
     taken["encode"] = cpu(lambda: books[0].encode(rows))
-    fewer, peer = rows[: count // 10], faiss_index(books[0], first).rq
+    # the index owns the quantiser
+    fewer, index = rows[: count // 10], faiss_index(books[0], first)
+    peer = index.rq
     peer.max_beam_size = BEAM
     taken["encode a tenth, FAISS"] = cpu(lambda: peer.compute_codes(fewer))
     taken["encode a tenth"] = cpu(lambda: books[0].encode(fewer))
