@@ -27,6 +27,7 @@ SILENT = {
     "ledger": "the holder's own book",
     "model train": "trains on a public text",
     "show": "reads a stored release, and tells its holder",
+    "verify": "reads stored files, and tells whoever holds them",
 }
 
 

@@ -48,7 +48,7 @@ class OpenedStore:
 
 
 @dataclass(frozen=True, eq=False)
-class _Table:
+class _StoredColumns:
     vectors: list[Rows] = field(default_factory=list)
     clear: list[str] = field(default_factory=list)
     counts: Counter[Any] = field(default_factory=Counter)
@@ -128,7 +128,7 @@ def _sqlite(path: Path, width: int | None, by: str | None) -> OpenedStore:
                 from tacit.stores.backends.database import DatabaseBackend
 
                 return _sealed(DatabaseBackend(path), "a sealed database of SQLite")
-            found = _Table()
+            found = _StoredColumns()
             for name in names:
                 _read_table(connection, name, width, by, found)
     except sqlite3.DatabaseError:
@@ -138,7 +138,7 @@ def _sqlite(path: Path, width: int | None, by: str | None) -> OpenedStore:
 
 def _chroma(path: Path, width: int | None, by: str | None) -> OpenedStore:
     # what was added or deleted stands in a queue of operations until it is purged
-    found = _Table()
+    found = _StoredColumns()
     try:
         with _read_only(path / CHROMA) as connection:
             for name in _tables(connection):
@@ -159,7 +159,11 @@ def _tables(connection: sqlite3.Connection) -> list[str]:
 
 
 def _read_table(
-    connection: sqlite3.Connection, name: str, width: int | None, by: str | None, found: _Table
+    connection: sqlite3.Connection,
+    name: str,
+    width: int | None,
+    by: str | None,
+    found: _StoredColumns,
 ) -> None:
     quoted = '"' + name.replace('"', '""') + '"'
     try:
@@ -188,7 +192,7 @@ def _lance(path: Path, by: str | None) -> OpenedStore:
         from tacit.stores.backends.lance import LanceBackend
 
         return _sealed(LanceBackend(path), "a sealed table of LanceDB")
-    database, found = lancedb.connect(path), _Table()
+    database, found = lancedb.connect(path), _StoredColumns()
     for place in sorted(path.glob("*.lance")):
         table: Any = database.open_table(place.stem).to_arrow()
         for name in table.schema.names:
@@ -199,7 +203,7 @@ def _lance(path: Path, by: str | None) -> OpenedStore:
     return _told(found, "a LanceDB", clean, by)
 
 
-def _read_column(name: str, column: Any, found: _Table) -> None:
+def _read_column(name: str, column: Any, found: _StoredColumns) -> None:
     kind = str(column.type)
     if kind.startswith("fixed_size_list") and ("float" in kind or "double" in kind):
         rows = np.asarray(column.combine_chunks().flatten().to_numpy(), np.float32)
@@ -208,7 +212,7 @@ def _read_column(name: str, column: Any, found: _Table) -> None:
         found.clear.append(name)
 
 
-def _told(found: _Table, kind: str, clean: str, by: str | None) -> OpenedStore:
+def _told(found: _StoredColumns, kind: str, clean: str, by: str | None) -> OpenedStore:
     if by is not None and not found.counts:
         raise ValueError(f"--by: expected a column of the store, got {by!r}, which it has not")
     widths = {rows.shape[1] for rows in found.vectors}
