@@ -15,6 +15,7 @@ FILES = sorted({*SOURCE.glob("tacit*/**/*.py")} - {*SOURCE.glob("tacit_lab/studi
 SUMS = {
     "tacit/gradients/methods.py": "a step of heads that are only simulated",
     "tacit/design/information/search.py": "draws of an estimate",
+    "tacit_check/data.py": "covariances",
     "tacit_lab/stackelberg/decoders.py": "covariances",
     "tacit_lab/stackelberg/game.py": "draws of a game",
     "tacit/hidden_states/noise/denoiser.py": "covariances",

@@ -111,4 +111,9 @@ def recompute(release: Release[PrivateTraining]) -> str:
     return ""
 
 
-LOOPS = Kind(name=KIND, details=PrivateTraining, recompute=recompute)
+LOOPS = Kind(
+    name=KIND,
+    details=PrivateTraining,
+    recompute=recompute,
+    proof="tacit.training.loop_proof:proof",
+)

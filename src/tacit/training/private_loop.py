@@ -25,6 +25,7 @@ from tacit.guarantees.base import Guarantee
 from tacit.releases import Release, Table
 from tacit.releases.prepared import Book, check_same_release
 from tacit.releases.promises import check_promise
+from tacit.releases.verification import refuse_false
 from tacit.runs.folder import STATE, RunFolder
 from tacit.runs.identity import digest_of_tensors, identity
 from tacit.training.charges import DIGESTS, Purse, ReservedEntry
@@ -413,6 +414,7 @@ class PrivateLoop:
             digests=((TRAINED, self._digest()), (BEFORE, self._still.model)),
             notes=(PUBLISHED,),
         )
+        refuse_false(release)
         # the ledger closes with these parameters
         error: BaseException | None = None
         if self._workers.first:
