@@ -331,8 +331,10 @@ def _composition(node: Node, reader: Reader) -> Known:
     if unknown:
         return Known(unknown=unknown)
     factor = _product([int(part["count"]) for part in node["parts"]], found)
+    # a part without a pair, as a code is, may tell any two inputs apart: the whole has none either
+    paired = all(one.parts for one in found)
     return Known(
-        tuple(parts),
+        tuple(parts) if paired else (),
         factor=factor,
         nats=None if factor is None else arb(factor).log(),
         given=tuple(dict.fromkeys(line for one in found for line in one.given)),

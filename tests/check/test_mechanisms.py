@@ -236,3 +236,35 @@ def test_what_no_theorem_reaches_is_not_counted():
     assert verdicts(node, [{"kind": "approximate-dp", "epsilon": "9", "delta": "0.9"}]) == [
         "not checkable"
     ]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"kind": "laplace", "sensitivity": "1", "scale": "100"},
+        {"kind": "gaussian", "sensitivity": "0", "noise": "1"},
+        {"kind": "response", "categories": "2", "truth": "0.7"},
+        {"kind": "composition", "parts": [{"count": "2", "of": {"kind": "code", "sizes": ["2"]}}]},
+    ],
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_a_code_beside_another_mechanism_may_tell_any_two_inputs_apart(other, first):
+    parts = [{"count": "1", "of": {"kind": "code", "sizes": ["1000000"]}}]
+    parts.insert(0 if first else 1, {"count": "3", "of": other})
+    claims = [
+        {"kind": "pure-dp", "epsilon": "5"},
+        {"kind": "approximate-dp", "epsilon": "0.01", "delta": "0.9"},
+        {"kind": "success", "prior": "0.5", "success": "0.99"},
+        {"kind": "factor", "factor": "2.9"},
+        {"kind": "renyi", "order": "2", "epsilon": "9"},
+        {"kind": "gaussian-dp", "mu": "9"},
+    ]
+    proof = {
+        "format": "tacit-proof",
+        "version": 1,
+        "adjacency": "inputs",
+        "mechanism": {"kind": "composition", "parts": parts},
+        "claims": claims,
+    }
+    found = check(parse(json.dumps({"proof": proof}).encode()))
+    assert all(one.verdict != "holds" for one in found.verdicts), found
