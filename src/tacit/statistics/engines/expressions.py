@@ -270,6 +270,8 @@ class ExpressionReader:
         return f"({side} {sign} {literal})"
 
     def _between(self, node: exp.Expression) -> str:
+        if node.args.get("symmetric"):
+            raise refused("BETWEEN SYMMETRIC", "BETWEEN takes the lower end first")
         side, (low, high) = self._sides(node.this, [node.args["low"], node.args["high"]])
         return f"({side} >= {low} AND {side} <= {high})"
 
@@ -347,6 +349,9 @@ def _finite(node: exp.Expression) -> float:
         value = math.inf
     if not math.isfinite(value) or abs(value) > LARGEST:
         raise ValueError(f"sql: expected numbers within ±{LARGEST:g}, got {held.this}")
+    if held.this.isdigit() and int(held.this) != int(abs(value)):
+        # compared as doubles: another whole number would be met
+        raise ValueError(f"sql: expected whole numbers that doubles hold, got {held.this}")
     return value + 0.0
 
 

@@ -258,6 +258,14 @@ def _origin(root: exp.Select, reader: ExpressionReader) -> tuple[str, tuple[str,
                 "a join that loses the person",
                 f"{alias} and {' and '.join(before)} are not joined by {persons[alias][1].name}",
             )
+        if side == "LEFT" and any(
+            one.table == alias for held in root.find_all(exp.Distinct)
+            for one in held.find_all(exp.Column)
+        ):  # fmt: skip
+            raise refused(
+                f"COUNT(DISTINCT) of {alias}, which a LEFT JOIN may not find",
+                "count the persons of the table on the left",
+            )
         met = " AND ".join(_equal(left, right, reader) for left, right in pairs) or "1 = 1"
         word = "LEFT JOIN" if side == "LEFT" else "JOIN"
         table = f"{reader.tables[alias].relation} AS {reader.dialect.named(alias)}"
@@ -301,6 +309,12 @@ def _conjuncts(node: exp.Expression) -> list[exp.Expression]:
 
 def _equal(left: Place, right: Place, reader: ExpressionReader) -> str:
     """Return that two columns are equal; texts are compared where types differ, as none fails."""
+    kinds = {place[1].kind for place in (left, right)}
+    if FLOAT in kinds and len(kinds) > 1:
+        raise ValueError(
+            f"sql: expected columns of one kind in a join, got {left[1].kind} of {left[1].name} "
+            f"and {right[1].kind}: 1 and 1.0 are other texts; store both as whole numbers"
+        )
     same = left[1].declared.lower() == right[1].declared.lower()
     one, other = (reader.exact(*place, text=not same) for place in (left, right))
     return f"{one} = {other}"
@@ -347,7 +361,7 @@ def _key(
     text = reader.dialect.read_text(written, column.kind)
     if text is None:
         raise ValueError(f"keys: expected values of {column.kind} for {column.name}, got texts")
-    words = tuple(str(one) if isinstance(one, str) else f"{one:g}" for one in declared)
+    words = tuple(map(word_of, declared))
     return Key(column.name, text, tuple(map(reader.dialect.quoted, words)), words)
 
 
@@ -452,3 +466,11 @@ def _count(
         raise refused(f"COUNT of {name_of(held)}", "count a column, or *")
     numbers.setdefault(name, (text, None))
     return Present(RowCount(), name)
+
+
+def word_of(level: str | float) -> str:
+    """Return a key as it is told: whole numbers whole, others so that they read back."""
+    if isinstance(level, str):
+        return level
+    value = float(level)
+    return str(int(value)) if value.is_integer() and abs(value) < 2.0**53 else repr(value)

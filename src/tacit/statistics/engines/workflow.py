@@ -18,6 +18,7 @@ from tacit.statistics.engines.selection import (
     parse,
     select,
     tables_of,
+    word_of,
 )
 from tacit.statistics.people.workflow import prepare
 from tacit.statistics.pools import Pool
@@ -246,7 +247,7 @@ def _certified(
     columns = found.columns
     first = len(found.numbers)
     categories = {
-        key.name: Category(tuple(map(_word, key.levels)), declared=True) for key in found.keys
+        key.name: Category(tuple(map(word_of, key.levels)), declared=True) for key in found.keys
     }
     pool = Pool(
         rows=np.zeros((0, len(columns))),
@@ -293,7 +294,3 @@ def _query(found: Selection, columns: Columns) -> SumQuery:
     return replace(
         query, names=tuple(names), description=f"{words}{by} of {' and '.join(found.tables)}"
     )
-
-
-def _word(level: str | float) -> str:
-    return level if isinstance(level, str) else f"{level:g}"

@@ -1,0 +1,47 @@
+"""What a stranger asked that was answered wrong, or without a word."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from tacit import Table
+from tacit.statistics import prepare_sql
+
+
+def asked(sql: str, tables: dict[str, pd.DataFrame], **levels: list[int]):
+    return prepare_sql(
+        sql, tables, Table(person="who", epsilon=1e6, clip=10, levels=levels or None)
+    )
+
+
+def test_keys_of_seven_digits_are_told_apart() -> None:
+    codes = pd.DataFrame({"who": ["a", "b", "c"], "zip": [1234567, 1234568, 1234568]})
+    sql = "SELECT zip, COUNT(*) FROM t GROUP BY zip"
+    release = asked(sql, {"t": codes}, zip=[1234567, 1234568]).draw()
+    assert [name.rpartition("=")[2] for name in release.names] == ["1234567", "1234568"]
+    assert release.values.round().tolist() == [1.0, 2.0]
+
+
+def test_ids_that_are_whole_here_and_floats_there_are_not_joined() -> None:
+    left = pd.DataFrame({"who": [1, 2, 3], "x": [1, 2, 3]})
+    right = pd.DataFrame({"who": [1.0, 2.0, float("nan")], "y": [1, 2, 3]})
+    with pytest.raises(ValueError, match="columns of one kind in a join"):
+        asked("SELECT COUNT(*) FROM a JOIN b USING (who)", {"a": left, "b": right})
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELECT COUNT(*) FROM t WHERE x BETWEEN SYMMETRIC 6 AND 0", "BETWEEN SYMMETRIC"),
+        ("SELECT COUNT(*) FROM t WHERE x = 9007199254740993", "doubles hold"),
+        (
+            "SELECT COUNT(DISTINCT b.who) FROM t LEFT JOIN b USING (who)",
+            "which a LEFT JOIN may not find",
+        ),
+    ],
+)
+def test_what_would_mean_another_thing_is_refused(sql: str, message: str) -> None:
+    rows = pd.DataFrame({"who": ["a", "b"], "x": [1, 2]})
+    with pytest.raises(ValueError, match=message):
+        asked(sql, {"t": rows, "b": rows.head(1)})
