@@ -156,6 +156,7 @@ class PeopleDetails(NumbersDetails):
             f"what is common to all {unit}s of a kind is not hidden",
             "rows in which a column read holds nothing, or no value of that column, are left out",
             alone if self.session is None else TOGETHER,
+            "whether the table could be read at all is not hidden",
             "the noise is whole, sampled exactly and independent of all else; the sums are exact",
             FROM_SYSTEM,
         )

@@ -191,7 +191,10 @@ def _with_radius(planned: Release[Any], plan: PeoplePlan) -> Release[Any]:
     if not plan.added.query.terms:
         return replace(planned, details=details)
     rows = plan.radius * plan.metric.step
-    told = f"one {details.unit} moves the numbers as {rows:.6g} of the largest rows at most"
+    told = (
+        f"what one {details.unit} adds to all numbers together, as one vector, is no longer than "
+        f"{rows:.6g} of the largest rows"
+    )
     # in its place among the notes that do not depend on it
     notes = (planned.notes[0], told, *planned.notes[1:])
     return replace(planned, details=details, notes=notes)
