@@ -14,6 +14,7 @@ SOURCE = Path(tacit.__file__).parents[1]
 # Files that have one key of metadata, or none.
 ONE_KEY = {
     "tacit/adapters/saving.py",
+    "tacit/stores/backends/folder.py",
     "tacit_lab/cli/images.py",
     "tacit_lab/studies/specifications/learnwares.py",
     "tacit/specifications/seeds/models.py",

@@ -71,7 +71,7 @@ def test_guarantees_say_what_the_profile_says():
         evidence="numerical", assumptions=profile.assumptions, source=profile.source,
     )  # fmt: skip
     assert profile.guarantee(epsilon=1.0).delta == profile.delta(1.0)
-    assert (profile * 3).guarantee(epsilon=1.0).evidence == "numerical"
+    assert (profile * 3).guarantee(epsilon=1.0).evidence == "theorem"
     with pytest.raises(ValueError, match=r"^delta, epsilon: expected exactly one"):
         profile.guarantee()
     with pytest.raises(ValueError, match=r"^delta, epsilon: expected exactly one"):

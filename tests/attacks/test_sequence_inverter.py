@@ -22,7 +22,7 @@ from tests.attacks.tiny import VOCABULARY, WIDTH, tiny_model
 
 LENGTH = 4
 # What is asked of a fit; the rest is of the texts.
-FIT = ("minutes", "steps", "shape", "schedule", "checkpoint", "size", "kind")
+FIT = ("minutes", "steps", "shape", "schedule", "checkpoint", "size", "kind", "shortest")
 CHANCE = 1.0 / VOCABULARY
 
 

@@ -55,7 +55,7 @@ def test_a_release_is_stored_shown_and_gated(data: Path, tmp_path: Path, tacit: 
     assert "the label of the queried input" in text
     shown = tacit("show", out).out.splitlines()
     # the verdict and further numbers aside
-    assert len([row for row in shown[1:] if not row.startswith(" ")]) <= 10
+    assert len([row for row in shown[1:] if not row.startswith(" ")]) <= 11
     assert any("accuracy" in row for row in shown)
     assert tacit("gate", out, "--max-success", "1").code == 0
     assert tacit("gate", out, "--max-success", BOUND).code == 1  # the label is guessed more often
@@ -75,7 +75,7 @@ def test_many_logits_are_told_in_short(data: Path, tacit: Tacit) -> None:
     assert done.code == 0, done.err
     released = [row for row in done.out.splitlines() if "logit[" in row]
     assert sum(row.count(" = ") for row in released) == MOST_NUMBERS
-    assert " more (95%, of the noise)" in released[-1]
+    assert " more (± is a 95% half-width" in released[-1]
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,8 @@ from tacit.hidden_states import (
     Differences,
     FisherFit,
     GeometryFit,
+    MarginRounding,
+    NextTokens,
     Sizes,
     Wish,
     adjacency_differences,
@@ -204,8 +206,8 @@ def test_measurements_raise_nothing_but_value_errors(model, prompts):
     )
     check(
         partial(measure_margins, model),
-        [LAYER, prompts[:2], [1, 2], basis],
-        {"calibration": ROWS, "rank": 2, "bits": (4,), "candidates": [1, 2, 3], **shared},
+        [LAYER, NextTokens(prompts[:2], [1, 2], [1, 2, 3]), basis, MarginRounding(ROWS, (4,))],
+        {"rank": 2, **shared},
     )
 
 

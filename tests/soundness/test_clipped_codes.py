@@ -149,7 +149,7 @@ def test_a_bank_that_fills_the_interval_reaches_the_factor():
 
 def test_the_sentence_names_the_clipping_and_bad_numbers_are_refused():
     found = clipped_information(16, radius=4.0, noise_std=1.0, secret="the prompt")
-    assert "5.55 nats about the prompt" in found.describe()
+    assert "5.546 nats about the prompt" in found.describe()
     assert any("clipped to length 4" in line for line in found.assumptions)
     assert clipped_information(3, radius=0.0, noise_std=1.0).nats == 0.0
     for name, given in (

@@ -42,7 +42,7 @@ class SuccessBound(Guarantee):
         ...     evidence="theorem", assumptions=(), source="example",
         ... )
         >>> print(bound.describe()[62:])
-        guesses membership right at most 55.0% of the time (guessing blind: 50.0%).
+        guesses membership right at most 55% of the time (guessing blind: 50%).
 
     Source: residual-pac, Definition 1.
     """

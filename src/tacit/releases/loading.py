@@ -90,12 +90,12 @@ def read_checked(source: Any) -> Read:
     kind = kind_named(release.kind)
     try:
         unchecked = kind.recompute(release)
-        if PROOF in content and not release.reproducible:
-            check_proof(content[PROOF], release)
         if place is not None and is_store(place):
             if kind.rows is None:
                 raise ValueError(f"no file of rows has a release of kind {kind.name!r}")
             kind.rows(release, place)
+        if PROOF in content and not release.reproducible:
+            check_proof(content[PROOF], release)
     except ValueError as error:
         raise ValueError(f"release: the file contradicts itself: {error}") from None
     return Read(release, unchecked, content.get(PROOF))

@@ -20,7 +20,7 @@ from tacit.guarantees import (
     SuccessBound,
 )
 from tacit.guarantees.adjacency import Adjacency
-from tacit.releases.kinds import kind_named
+from tacit.releases.kinds import kind_named, known_kinds
 
 FORMAT, VERSION = "tacit-proof", 1
 # The field of a stored file that holds one.
@@ -64,7 +64,7 @@ def proof_of(release: Any) -> ReleaseProof | None:
 
     None where its kind has no such mechanism, or where nothing is guaranteed.
     """
-    place = kind_named(release.kind).proof
+    place = kind_named(release.kind).proof if release.kind in known_kinds() else None
     if place is None or release.reproducible or not release.guarantees:
         return None
     module, _, name = place.partition(":")
