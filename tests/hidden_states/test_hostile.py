@@ -206,7 +206,12 @@ def test_measurements_raise_nothing_but_value_errors(model, prompts):
     )
     check(
         partial(measure_margins, model),
-        [LAYER, NextTokens(prompts[:2], [1, 2], [1, 2, 3]), basis, MarginRounding(ROWS, (4,))],
+        [
+            LAYER,
+            NextTokens(prefixes=prompts[:2], next_tokens=[1, 2], candidates=[1, 2, 3]),
+            basis,
+            MarginRounding(calibration=ROWS, bits=(4,)),
+        ],
         {"rank": 2, **shared},
     )
 

@@ -176,6 +176,12 @@ def measure_margins(
 
     Source: hidden-state, App. B.6, B.7, Prop. 2, 4–6, Cor. 3.
     """
+    for name, held, kind in (
+        ("prompts", prompts, NextTokens),
+        ("rounding", rounding, MarginRounding),
+    ):
+        if not isinstance(held, kind):
+            raise ValueError(f"{name}: expected {kind.__name__}, got {type(held).__name__}")
     tokens, level = model.check_tokens(prompts.prefixes), model.check_layer(layer)
     truth = single_tokens(model, "next_tokens", prompts.next_tokens, count=len(tokens))
     width = model.width
