@@ -170,6 +170,10 @@ BITS = {
     "RQ2x6_Nfloat": (12 + 32, False, False),
     "IVF16,PQ8x4": (32 + 4 + 64, False, False),
     "IVF16,Flat": (2048 + 4 + 64, True, False),
+    "IDMap,PQ8x4": (32 + 64, False, False),
+    "IDMap2,PQ8x4": (32 + 64, False, False),
+    "IDMap,Flat": (2048 + 64, True, False),
+    "IDMap,IVF16,PQ8x4": (32 + 4 + 128, False, False),
     "PQ8x4,RFlat": (32 + 2048, True, False),
     "HNSW8_PQ8x4": (32, False, True),
 }

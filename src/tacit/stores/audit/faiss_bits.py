@@ -53,7 +53,9 @@ def index_bits(index: Any) -> IndexBits:
     if isinstance(held, faiss.IndexPreTransform):
         return index_bits(held.index)
     if isinstance(held, faiss.IndexIDMap | faiss.IndexIDMap2):
-        return replace(index_bits(held.index), name=ID_BITS)
+        # beside those that lists keep already
+        inner = index_bits(held.index)
+        return replace(inner, name=inner.name + ID_BITS)
     if isinstance(held, faiss.IndexRefine):
         # codes to search by, and what they are refined by
         first, second = index_bits(held.base_index), index_bits(held.refine_index)

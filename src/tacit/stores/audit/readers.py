@@ -105,19 +105,32 @@ def _faiss(path: Path) -> OpenedStore:
         index = faiss.read_index(str(path))
     except RuntimeError:
         raise ValueError(f"PATH: {path} is cut off or no index of FAISS") from None
-    found, vectors = index_bits(index), None
-    try:
-        vectors = np.asarray(index.reconstruct_n(0, index.ntotal), np.float32)
-    except RuntimeError:
-        # some indexes give none back; what they keep is known by their structure
-        vectors = None
     return OpenedStore(
         kind=f"an index of FAISS ({type(index).__name__})",
-        vectors=vectors,
-        index=found,
+        vectors=_given_back(index),
+        index=index_bits(index),
         rows=int(index.ntotal),
         clean="faiss.write_index(tacit.hidden_states.faiss_index(codec, codes), path)",
     )
+
+
+def _given_back(index: Any) -> Rows | None:
+    """Return the vectors that an index of FAISS gives back; None where its class gives none.
+
+    Where ``reconstruct`` raises, ``reconstruct_n`` ends the process: one vector is tried first.
+    """
+    import faiss
+
+    # names of one's own stand over an index whose places are 0 … n − 1
+    while isinstance(index, faiss.IndexIDMap | faiss.IndexIDMap2):
+        index = faiss.downcast_index(index.index)
+    try:
+        # lists have no places without a map, and give all of them back at once
+        if index.ntotal and not isinstance(index, faiss.IndexIVF):
+            index.reconstruct(0)
+        return np.asarray(index.reconstruct_n(0, index.ntotal), np.float32)
+    except RuntimeError:
+        return None
 
 
 def _sqlite(path: Path, width: int | None, by: str | None) -> OpenedStore:
