@@ -38,6 +38,8 @@ class CheckerVerdict:
     @property
     def sentence(self) -> str:
         """What a page says of it."""
+        if self.word in (NOTHING, LATER):
+            return f"{self.word} by tacit_check {self.version}"
         return f"checked by tacit_check {self.version}: {self.word}"
 
 

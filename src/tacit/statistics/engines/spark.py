@@ -53,12 +53,14 @@ class Spark:
             ValueError: there is none of the name.
         """
         del wanted
+        from pyspark.errors import PySparkException
+
         if isinstance(source, str):
             relation = ".".join(map(self.dialect.named, source.split(".")))
             try:
                 frame = self.session.table(source)
                 types = frame.dtypes
-            except Exception:
+            except PySparkException:
                 raise ValueError(f"table: Spark has no table {source!r}") from None
         else:
             relation = self.dialect.named(f"tacit_{name}")
