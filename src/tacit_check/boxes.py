@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from flint import arb, arb_mat, fmpq
+from flint import arb, arb_mat, fmpq, fmpq_mat
 
 from tacit_check.balls import RefusedFileError
 from tacit_check.reading import decimal, items, only
@@ -62,8 +62,9 @@ def moves(parts: Sequence[Sequence[Box]], adjacency: str) -> list[Box]:
             [a - b for a, b in zip(one[0], other[1], strict=True)],
             [a - b for a, b in zip(one[1], other[0], strict=True)],
         )
-        for one in every
-        for other in every
+        # the other way round is the same distance
+        for place, one in enumerate(every)
+        for other in every[place:]
     ]
 
 
@@ -99,15 +100,16 @@ def farthest(rows: Sequence[Sequence[fmpq]], points: Sequence[Sequence[fmpq]]) -
     matrix = arb_mat(size, size, [arb(one) for row in rows for one in row])
     if not positive(matrix):
         raise RefusedFileError("covariance: not shown to be positive definite")
+    unit = [arb(int(i == j)) for i in range(size) for j in range(size)]
+    inverse = matrix.solve(arb_mat(size, size, unit))
     best = fmpq(0)
-    for start in range(0, len(points), size):
-        block = points[start : start + size]
-        flat = [arb(point[i]) for i in range(size) for point in block]
-        right = arb_mat(size, len(block), flat)
-        solved = matrix.solve(right)
-        for j in range(len(block)):
-            total = sum((right[i, j] * solved[i, j] for i in range(size)), arb(0))
-            best = max(best, rational_up(total))
+    # many records change the sums alike
+    apart = list(set(map(tuple, points)))
+    for start in range(0, len(apart), size):
+        block = apart[start : start + size]
+        rows_of = arb_mat(fmpq_mat(len(block), size, [one for point in block for one in point]))
+        squares = rows_of * inverse * rows_of.transpose()
+        best = max(best, *(rational_up(squares[k, k]) for k in range(len(block))))
     return best
 
 

@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tacit._ground.proof import Node
 from tacit.documents import dumps
 from tacit.releases.proof import PROOF, proof_of
 
 HOLDS, FALSE, NOT_SHOWN, NOTHING = "holds", "false", "not shown", "not checkable"
 # Mechanisms whose integrals take minutes: they are checked where somebody asks, in a process apart.
+# Products of so many numbers take a second.
+MOST_WORK = 10_000_000
 SLOW, LATER = {"projection", "column", "sketch", "random-allocation", "groups"}, "not checked yet"
 # A checker in a process of its own takes its own limit and starts in less than the rest.
 SECONDS = 90.0
@@ -63,7 +66,7 @@ def verify(release: Any) -> CheckerVerdict:
     proof = proof_of(release)
     if proof is None:
         return CheckerVerdict(word=NOTHING, version=VERSION)
-    if not SLOW.isdisjoint(_kinds(proof.mechanism)):
+    if _takes_long(proof.mechanism, proof.adjacency):
         return CheckerVerdict(word=LATER, version=VERSION)
     try:
         found = check(parse(dumps({PROOF: proof.to_dict()}).encode()))
@@ -112,9 +115,17 @@ def refuse_false(release: Any) -> None:
         )
 
 
-def _kinds(node: Any) -> set[str]:
-    """Return the kinds of a node and of all in it."""
-    found = {str(node["kind"])}
-    for inner in [node.get("of"), *(part["of"] for part in node.get("parts", ()) if "of" in part)]:
-        found |= set() if inner is None else _kinds(inner)
-    return found
+def _takes_long(node: Node, adjacency: str) -> bool:
+    """Whether a node, or one in it, needs an integral or very many distances."""
+    if node["kind"] in SLOW:
+        return True
+    if node["kind"] == "boxes":
+        rows = node["covariance"]
+        moves = sum(len(part.get("listed", (part,))) for part in node["parts"])
+        if adjacency == "replace":
+            moves *= moves
+        # zᵀ Σ⁻¹ z of each; of a diagonal one its numbers alone
+        return moves * len(rows) * len(rows[0]) > MOST_WORK
+    inner = [part["of"] for part in node.get("parts", ())]
+    inner += [node["of"]] if "of" in node else []
+    return any(_takes_long(one, adjacency) for one in inner)
