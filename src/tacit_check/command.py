@@ -18,6 +18,8 @@ MISSING = "tacit_check needs python-flint: pip install 'tacit-privacy[check]'"
 
 SECONDS, MEGABYTES = 60, 256
 HELD, WORSE, REFUSED = 0, 1, 2
+# What a shell gives a program whose reader went away.
+CLOSED = 141
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,8 +27,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns:
         0 where every file holds, 1 where a claim is false or not shown or nothing was checkable,
-        2 where a file is refused.
+        2 where a file is refused, 141 where whoever reads the output closed it.
     """
+    try:
+        status = each(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # what is still to be written goes nowhere, or the interpreter would say so at its end
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        return CLOSED
+    return status
+
+
+def each(arguments: Sequence[str] | None = None) -> int:
+    """Check the files of a command line one by one; return the worst exit status."""
     parser = argparse.ArgumentParser(
         prog="tacit_check",
         description="Check what stored releases and accounts claim, sharing no code with what "

@@ -80,6 +80,8 @@ COMMANDS = [
     ("account", "gaussian", "--noise-std", "1", "--delta", "1e-5"),
     ("--help",),
 ]
+# A process of its own says what it checked.
+CLOSED = [*COMMANDS, ("verify", "table.csv", "table.csv")]
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="the system has no /dev/full")
@@ -114,7 +116,7 @@ def test_a_disk_that_fills_up_leaves_nothing_half_written(folder: Path, kib: int
     ]
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+@pytest.mark.parametrize("command", CLOSED, ids=lambda command: command[0])
 def test_a_closed_pipe_is_no_threshold(folder: Path, command: tuple[str, ...]) -> None:
     read, write = os.pipe()
     os.close(read)

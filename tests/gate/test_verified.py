@@ -40,7 +40,11 @@ def test_a_release_without_a_proof_does_not_pass(path, capsys):
     del content["proof"]
     path.write_text(json.dumps(content))
     assert run(["gate", str(path), "--verify"]) == 1
-    assert "not checkable" in capsys.readouterr().out
+    assert "not checkable by tacit_check 1.0; its file holds no proof" in capsys.readouterr().out
+    # and so does what shows it: the proof that its details give is another's word
+    assert run(["show", str(path)]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "checked by tacit_check 1.0: holds; its file holds no proof" in told
     assert not check_release(real("quotients"), Policy(verified=True)).passed
 
 

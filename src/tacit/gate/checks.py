@@ -15,7 +15,7 @@ from tacit.guarantees import Guarantee, SuccessBound
 from tacit.guarantees.leakage import factor_words
 from tacit.releases.contradiction import refuted
 from tacit.releases.loading import Read, read_checked
-from tacit.releases.verification import HOLDS, NOTHING, verify_stated
+from tacit.releases.verification import HOLDS, NOTHING, REMOVED, verify_stated
 from tacit.text import percent, share_nearest, share_up, significant, significant_up
 
 MEASURES = {"min_agreement": "agreement", "max_kl": "kl"}
@@ -56,7 +56,7 @@ def judge(found: Read, policy: Policy) -> GateResult:
     for name, measure in MEASURES.items():
         if name in asked and release.guarantees and all(use.name != measure for use in release.use):
             raise ValueError(f"{name}: expected a release whose {measure} was measured")
-    judged = Judged(release, policy.releases, found.proof)
+    judged = Judged(release, policy.releases, found.proof, found.removed)
     pairs = [CHECKS[name](judged, policy, limit) for name, limit in asked.items()]
     checks = [check for check, _ in pairs]
     checks += _confidence([held for _, held in pairs if held is not None], policy.min_confidence)
@@ -144,7 +144,7 @@ def _check_verified(judged: Judged, policy: Policy, allowed: float) -> Found:
     found = verify_stated(judged.stated)
     # the first claim that is not proved; of a file without any, that there is none
     open_ones = [line for line in found.lines if not line.startswith((HOLDS, NOTHING))]
-    said = f": {open_ones[0]}" if open_ones else ""
+    said = f": {open_ones[0]}" if open_ones else f"; {REMOVED}" if judged.removed else ""
     holds = found.word == HOLDS
     return _checked("verified", None, allowed, holds, f"{found.sentence}{said}"), None
 

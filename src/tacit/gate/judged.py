@@ -33,11 +33,13 @@ class Judged:
         release: what was read.
         releases: T.
         stated: the proof that stands in its file; None where none does.
+        removed: whether none does, though one follows from what the file says.
     """
 
     release: Release[Any]
     releases: int
     stated: Mapping[str, Any] | None = None
+    removed: bool = False
 
     @property
     def times(self) -> int:

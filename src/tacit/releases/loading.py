@@ -35,11 +35,13 @@ class Read:
         unchecked: why what it claims is not worked out again, as the end of a sentence; empty
             where it was.
         proof: what a checker would read of it; None where there is none.
+        removed: whether the file has no proof, though one follows from what it says.
     """
 
     release: Release[Any]
     unchecked: str = ""
     proof: Mapping[str, Any] | None = None
+    removed: bool = False
 
 
 def load(source: Any) -> Release[Any]:
@@ -98,7 +100,9 @@ def read_checked(source: Any) -> Read:
             check_proof(content[PROOF], release)
     except ValueError as error:
         raise ValueError(f"release: the file contradicts itself: {error}") from None
-    return Read(release, unchecked, content.get(PROOF))
+    stated = content.get(PROOF)
+    removed = stated is None and proof_of(release) is not None
+    return Read(release, unchecked, stated, removed)
 
 
 def load_rows(path: str | os.PathLike[str]) -> Release[Any]:

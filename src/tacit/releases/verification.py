@@ -16,6 +16,8 @@ from tacit.documents import dumps
 from tacit.releases.proof import PROOF, proof_of
 
 HOLDS, FALSE, NOT_SHOWN, NOTHING = "holds", "false", "not shown", "not checkable"
+# What is said of a file without the proof that its details give.
+REMOVED = "its file holds no proof, though one follows from what it says"
 # Mechanisms whose integrals take minutes: they are checked where somebody asks, in a process apart.
 # Products of so many numbers take a second.
 MOST_WORK = 10_000_000
