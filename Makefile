@@ -28,7 +28,7 @@ define INSTALL_TORCH
 $(INSTALL) $(TORCH) --index-url $(TORCH_CPU) --retries 0 || $(INSTALL) $(TORCH)
 endef
 
-.PHONY: demo test test-thorough test-services wheel check-app lint bench docs pictures site experiments torch clean
+.PHONY: demo test test-thorough test-services wheel check-app lint bench docs pictures reference site experiments torch clean
 
 demo: $(INSTALLED)
 	@$(BIN)/python experiments/demo/run.py
@@ -80,8 +80,12 @@ docs: $(INSTALLED)
 pictures: $(INSTALLED)
 	$(BIN)/python experiments/demo/picture.py
 
+# The page of every command and option, from the commands; a test holds it against them.
+reference: $(INSTALLED)
+	$(BIN)/python docs/commands.py
+
 # The pages, the reference and the gallery as one site: build/site/index.html.
-site: $(INSTALLED_SITE)
+site: $(INSTALLED_SITE) reference
 	$(BIN)/python -m sphinx -W --keep-going -q -d build/doctrees docs build/site
 
 # make experiments NAME=pac-means, or all of them.

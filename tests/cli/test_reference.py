@@ -1,76 +1,124 @@
-"""The reference of the command line names every flag that a command takes."""
+"""The page of the commands says what they say, and every option that a text names exists."""
 
+import ast
 import re
+import runpy
 import tomllib
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
-import typer
 
-from tacit.cli import app
-
-PAGE = Path(__file__).parents[2] / "docs/reference/command-line.md"
-EVERYWHERE = "Flags that mean the same everywhere"
-
-
-def commands() -> Iterator[tuple[str, list[str]]]:
-    """Give each command with the long names of its flags; one of a --yes/--no pair is enough."""
-    pending = [((), typer.main.get_command(app), None)]
-    while pending:
-        path, command, above = pending.pop()
-        context = typer.Context(command, info_name=command.name, parent=above)
-        if hasattr(command, "commands"):
-            # those that are imported when they are asked for, and the one that is not named
-            for name in sorted({*command.list_commands(context), *command.commands}):
-                pending.append(((*path, name), command.get_command(context, name), context))
-        if not hasattr(command, "commands"):
-            options = [p for p in command.params if p.param_type_name == "option"]
-            yield (
-                " ".join(path),
-                [
-                    "|".join(o for o in [*p.opts, *p.secondary_opts] if o.startswith("--"))
-                    for p in options
-                ],
-            )
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/reference/command-line.md"
+WRITER = runpy.run_path(str(ROOT / "docs/commands.py"))
+TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
+# Options that every command has, and those of other programs.
+OTHERS = {"--help", "--version", "--install-completion", "--show-completion"}
+FOREIGN = {
+    "--thorough": "pytest",
+    "--no-deps": "pip",
+    "--index-url": "pip",
+    "--extra-index-url": "pip",
+    "--engine": "benchmarks",
+    "--learnwares": "benchmarks",
+    "--fast": "experiments",
+    "--path": "chroma",
+}
 
 
-def sections() -> dict[str, str]:
-    """Give the page's sections by heading."""
-    parts = re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
-    return {part.split("\n", 1)[0]: part for part in parts}
+@cache
+def options() -> dict[str, set[str]]:
+    """Return the options of every command by its path, as its help spells them."""
+    return {
+        command.path: set(OPTION.findall(" ".join(flag.name for flag in command.flags)))
+        for command in WRITER["commands"]()
+    }
 
 
-def missing(command: str, flags: list[str], found: dict[str, str]) -> list[str]:
-    """Give the flags that neither the sections of a command's family nor the shared one name."""
-    family = f"`tacit {command.split()[0]}"
-    text = "".join(part for name, part in found.items() if family in name or name == EVERYWHERE)
-    return [
-        flag
-        for flag in flags
-        if not any(re.search(re.escape(one) + r"(?![\w-])", text) for one in flag.split("|"))
-    ]
+def known_to(words: list[str]) -> set[str]:
+    """Return the options of the command that words name, or of all of the group they name."""
+    every = options()
+    for count in range(min(len(words), 3), -1, -1):
+        path = " ".join(words[:count])
+        below = [own for name, own in every.items() if name == path or name.startswith(f"{path} ")]
+        if count and path in every:
+            return every[path] | OTHERS
+        if count and below:
+            return set().union(*below) | OTHERS
+    return set().union(*every.values()) | OTHERS
 
 
-@pytest.mark.parametrize(("command", "flags"), list(commands()), ids=lambda value: str(value)[:40])
-def test_every_flag_stands_in_the_reference(command, flags):
-    assert not missing(command, flags, sections())
+def shown(text: str) -> list[str]:
+    """Return every call of tacit in code, continued lines joined and comments left out."""
+    joined = re.sub(r"\\\n\s*", " ", text)
+    spans = re.findall(r"(?<!`)`(tacit [^`]+)`(?!`)", joined)
+    blocks = re.findall(r"```[^\n]*\n(.*?)```", joined, flags=re.S)
+    lines = [line.strip() for block in blocks for line in block.splitlines()]
+    calls = [*spans, *(line.removeprefix("$ ").removeprefix("- run: ") for line in lines)]
+    return [re.split(r"\s#|&&|\|", call)[0] for call in calls if call.startswith("tacit ")]
 
 
-def test_a_flag_of_another_family_does_not_count():
-    found = {"`tacit gate`": "`tacit gate` --max-success", "`tacit dock`": "--max-success-rate"}
-    assert missing("dock serve", ["--max-success"], found) == ["--max-success"]
+def strays(text: str) -> list[str]:
+    """Return the calls in a text with an option that their command has not."""
+    found = []
+    for call in shown(text):
+        words = call.split()[1:]
+        named = [word for word in words if re.fullmatch(r"[a-z][a-z-]*", word)]
+        unknown = set(OPTION.findall(call)) - known_to(named)
+        if unknown:
+            found.append(f"{call}: {sorted(unknown)}")
+    return found
+
+
+def test_the_page_says_what_help_says():
+    """``make reference`` writes it again."""
+    assert PAGE.read_text("utf-8") == WRITER["page"]()
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.name)
+def test_every_option_of_a_page_exists_on_the_command_it_is_shown_with(page):
+    text = page.read_text("utf-8")
+    assert strays(text) == []
+    prose = re.sub(r"```.*?```", "", text, flags=re.S)
+    spans = [span for span in re.findall(r"`([^`]+)`", prose) if span.startswith("--")]
+    named = {option for span in spans for option in OPTION.findall(span)}
+    assert named - known_to([]) - set(FOREIGN) == set()
+
+
+def test_every_option_that_the_library_names_exists():
+    """Messages such as "use --epsilon", and calls of tacit that a message shows whole."""
+    unknown = []
+    sources = {path: path.read_text("utf-8") for path in (ROOT / "src").glob("tacit*/**/*.py")}
+    for path in sorted(path for path, text in sources.items() if OPTION.search(text)):
+        for node in ast.walk(ast.parse(sources[path])):
+            if not (isinstance(node, ast.Constant) and isinstance(node.value, str)):
+                continue
+            named = set(OPTION.findall(node.value)) - known_to([]) - set(FOREIGN)
+            unknown += [(path.name, node.lineno, sorted(named))] if named else []
+            calls = re.findall(r"tacit [a-z]+ [a-z]+[^`'\"\n:;,]*", node.value)
+            unknown += [
+                (path.name, node.lineno, stray) for stray in strays(f"`{'`  `'.join(calls)}`")
+            ]
+    assert unknown == []
+
+
+def test_an_option_of_another_command_is_found():
+    assert strays("`tacit gate x.json --max-success 1`") == []
+    assert strays("`tacit dock serve --max-success 1`")
+    assert strays("```\ntacit statistic x.csv \\\n  --max-success 1\n```")
 
 
 def test_every_extra_that_a_page_names_exists():
-    root = PAGE.parents[2]
-
-    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = set(project["optional-dependencies"])
-    for page in [root / "README.md", *sorted((root / "docs").rglob("*.md"))]:
-        text = page.read_text(encoding="utf-8")
-        named = re.findall(r"(?:the\s+)?extras?\s+`(\w+)`", text)
+    for page in TEXTS:
+        text = page.read_text("utf-8")
+        named = re.findall(r"(?:the\s+)?extras?\s+`([\w-]+)`", text)
         named += [
-            n for group in re.findall(r"(?:tacit|\.)\[([\w,]+)\]'", text) for n in group.split(",")
+            name
+            for group in re.findall(r"(?:tacit-privacy|\.)\[([\w,-]+)\]'", text)
+            for name in group.split(",")
         ]
         assert set(named) <= extras, page
