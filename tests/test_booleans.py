@@ -6,7 +6,6 @@ import pytest
 from tacit import Draw, Effort, Rows, prepare
 from tacit.accounting import published, sketch
 from tacit.classifiers import prepare_logits
-from tacit.compute import parallel_map
 from tacit.design import ball, complement
 from tacit.ledger import Ledger
 from tacit.statistics import Session
@@ -22,7 +21,6 @@ QUICK = Effort(simulations=64, trials=0)
 CALLS = {
     "progress": [
         lambda wrong: Effort(progress=wrong),
-        lambda wrong: parallel_map(abs, [1], progress=wrong),
     ],
     "no_budget": [
         lambda wrong: prepare("mean", ROWS, Draw(nats=0.5), QUICK).draw(no_budget=wrong),

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tacit._ground.checks import boolean, integer
+from tacit._ground.checks import integer
 from tacit.compute.places import LOSSES_ALLOWED, DisconnectedError, Engine, EngineError
 from tacit.compute.progress import progress_bar
 from tacit.compute.remote import Task, limited
@@ -60,7 +60,6 @@ def parallel_map(
     threads: int = 1,
     each: Callable[[Result], None] | None = None,
     description: str | None = None,
-    progress: bool | None = None,
 ) -> list[Result]:
     """Return ``[function(item) for item in items]``, computed by several processes or machines.
 
@@ -82,9 +81,7 @@ def parallel_map(
         seed: an integer >= 0 or a seed sequence, from which every item has a generator of its own.
         threads: of linear algebra and PyTorch for one item, wherever it is computed.
         each: is called here with each result, in the order of the items, as soon as it is known.
-        description: label of the progress bar.
-        progress: True shows progress on stderr, and so does None where a description is given;
-            False never does.
+        description: label of the progress shown on stderr; None shows none.
 
     Returns:
         The results, in the order of the items.
@@ -107,8 +104,6 @@ def parallel_map(
     if not isinstance(items, Iterable):
         raise ValueError(f"items: expected items one by one, got {type(items).__name__}")
     count = available_workers() if workers is None else integer("workers", workers, minimum=1)
-    if progress is not None:
-        boolean("progress", progress)
     wide = integer("threads", threads, minimum=1)
     if each is not None and not callable(each):
         raise ValueError(f"each: expected a callable, got {type(each).__name__}")
@@ -121,9 +116,9 @@ def parallel_map(
         )
     # one core here says nothing about a cluster
     alone = workers == 1 or (count == 1 and not place.elsewhere)
-    shown = progress is True or (progress is None and description is not None)
     task, results = Task(function, wide), list[Result]()
-    with progress_bar(len(inputs), description or "working", shown=shown) as advance:
+    shown = description is not None
+    with progress_bar(len(inputs), description or "", shown=shown) as advance:
 
         def keep(found: Sequence[Result]) -> None:
             for result in found:

@@ -128,7 +128,10 @@ def simulate(
     evaluate = _Evaluation(query, pool, family)
     _check_repeatable(evaluate, evaluate(0)[0], 0)
     found = parallel_map(
-        evaluate, range(len(family)), workers=workers, description="simulating", progress=progress
+        evaluate,
+        range(len(family)),
+        workers=workers,
+        description=None if progress is False else "simulating",
     )
     outputs = [output for output, _ in found]
     warned = next((words for _, words in found if words), None)

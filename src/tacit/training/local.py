@@ -361,7 +361,6 @@ def _reference_runs(
         workers=1 if alone or available_workers() == 1 else None,
         engine="local",
         threads=torch.get_num_threads() if alone else 1,
-        progress=False,
     )
     # put back by sub-group
     ends = iter(found)

@@ -441,11 +441,11 @@ def profile_from_curves(
     source: str,
     assumptions: Sequence[str],
     adjacency: str = ANY_NEIGHBOURS,
-    mechanism: Node | None = None,
 ) -> PrivacyProfile:
     """Build a profile from upper bounds of its hockey-stick curves; its evidence is numerical.
 
-    ``dataclasses.replace(profile, evidence="theorem")`` says that the curves are closed forms.
+    ``dataclasses.replace(profile, evidence="theorem")`` says that the curves are closed forms, and
+    ``mechanism=`` there from which proof node a checker works them out.
 
     Args:
         forward: Upper bound of H_{e^ε}(P‖Q) for an array of any real ε, already rounded up,
@@ -458,7 +458,6 @@ def profile_from_curves(
         source: Where the curves come from.
         assumptions: What must hold for them to be true.
         adjacency: Which inputs P and Q come from.
-        mechanism: The proof node that a checker would work the curves out from, if there is one.
 
     Returns:
         The profile.
@@ -491,7 +490,6 @@ def profile_from_curves(
         evidence="numerical",
         adjacency=text("adjacency", adjacency),
         renyi_curve=renyi,
-        mechanism=mechanism,
     )
 
 

@@ -112,7 +112,7 @@ def _once(noise: float, count: int, relation: Adjacency) -> PrivacyProfile:
     distance = _distance(noise)
     reach = distance * (2 if relation is Adjacency.REPLACE else 1)
     forward, backward = _curves(distance, count, relation)
-    return profile_from_curves(
+    once = profile_from_curves(
         forward,
         backward,
         name=f"one of {count} Gaussian steps",
@@ -121,12 +121,11 @@ def _once(noise: float, count: int, relation: Adjacency) -> PrivacyProfile:
         source=SOURCE,
         assumptions=(),
         adjacency=relation.sentence(),
-        mechanism=(
-            node("random-allocation", sensitivity=1, noise=noise, steps=count)
-            if relation is Adjacency.ADD_REMOVE
-            else None
-        ),
     )
+    if relation is not Adjacency.ADD_REMOVE:
+        return once
+    proved = node("random-allocation", sensitivity=1, noise=noise, steps=count)
+    return replace(once, mechanism=proved)
 
 
 def _distance(noise: float) -> float:

@@ -58,9 +58,9 @@ def laplace(sensitivity: float, scale: float) -> PrivacyProfile:
         renyi=partial(_laplace_renyi, largest) if math.isfinite(largest) else None,
         source="Balle, Barthe and Gaboardi (2018), Theorem 3; Mironov (2017), Proposition 6",
         assumptions=(f"neighbours' values are at l1 distance at most {difference:g}",),
-        mechanism=node("laplace", sensitivity=difference, scale=width),
     )
-    return replace(exact, evidence="theorem")
+    proved = node("laplace", sensitivity=difference, scale=width)
+    return replace(exact, evidence="theorem", mechanism=proved)
 
 
 def _laplace_renyi(largest: float, orders: Array) -> Array:
@@ -137,13 +137,10 @@ def randomized_response(
         renyi=partial(_response_renyi, loss, high, low, other * (count - 2)),
         source="Kairouz, Oh and Viswanath (2016), Section 3",
         assumptions=("neighbours differ in the true answer, and one answer is given",),
-        mechanism=(
-            node("response", categories=count, truth=truth)
-            if epsilon is None
-            else node("response", categories=count, epsilon=loss)
-        ),
     )
-    return replace(exact, evidence="theorem")
+    said = {"truth": truth} if epsilon is None else {"epsilon": loss}
+    proved = node("response", categories=count, **said)
+    return replace(exact, evidence="theorem", mechanism=proved)
 
 
 def _response_curve(loss: float, high: float, other: float, rest: int, epsilon: Array) -> Array:

@@ -93,9 +93,8 @@ def _profile(distance: float, name: str, assumption: str, mechanism: Node | None
         renyi=partial(gaussian_renyi, distance),
         source="Balle and Wang (2018), Theorem 8",
         assumptions=(assumption,),
-        mechanism=mechanism,
     )
-    return replace(exact, evidence="theorem")
+    return replace(exact, evidence="theorem", mechanism=mechanism)
 
 
 def gaussian_renyi(distance: float, orders: Array) -> Array:

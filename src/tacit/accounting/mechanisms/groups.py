@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -79,9 +80,9 @@ def subsampled_group(
             "each record is in each step's sample by a coin of its own",
         ),
         adjacency="the records of one person added or removed",
-        mechanism=node("groups", rate=rate, sensitivity=1, noise=noise, records=many),
     )
-    return once * count
+    proved = node("groups", rate=rate, sensitivity=1, noise=noise, records=many)
+    return replace(once, mechanism=proved) * count
 
 
 def _added(shifts: Array, logs: Array, epsilon: Array) -> Array:

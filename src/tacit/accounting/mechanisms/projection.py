@@ -70,7 +70,7 @@ def vector_projection(*, dim: int, rank: int, alignment: float) -> PrivacyProfil
     width = integer("rank", rank, minimum=1)
     cosine = in_interval("alignment", alignment, -1.0, 1.0)
     infinite, positive_part = _projection_curve(size, width, cosine)
-    return profile_from_curves(
+    exact = profile_from_curves(
         curve_pair(positive_part, infinite=infinite)[0],
         name=f"rank-{width} projection of a unit vector in {size} dimensions",
         infinite_mass=infinite,
@@ -79,8 +79,8 @@ def vector_projection(*, dim: int, rank: int, alignment: float) -> PrivacyProfil
             f"neighbours' vectors have equal norms and a cosine of at least {cosine:g}",
             "the projection is Wishart, drawn afresh, and stays secret",
         ),
-        mechanism=node("column", dim=size, rank=width, alignment=cosine),
     )
+    return replace(exact, mechanism=node("column", dim=size, rank=width, alignment=cosine))
 
 
 def _projection_curve(
@@ -161,29 +161,29 @@ def noisy_projection(
             renyi=plain.renyi_curve,
             source=plain.source,
             assumptions=assumptions,
-            mechanism=plain.mechanism,
         )
-        return replace(whole, evidence="theorem")
+        return replace(whole, evidence="theorem", mechanism=plain.mechanism)
     # the share of a direction that a random r-dimensional range captures is Beta(r/2, (d − r)/2)
     law = ScaledBeta(width / 2, (size - width) / 2, square)
     exact = difference_rank == 1
     curve = partial(rank_one_curve, law=law) if exact else SpectrumCurve(law)
     bound = "" if exact else ", convex order"
-    return profile_from_curves(
+    mixture = profile_from_curves(
         curve_pair(curve)[0],
         name=name,
         renyi=partial(captured_renyi, rank=width, dim=size, square=square),
         source=f"lora-privacy, Lemma 16: a Beta mixture of Gaussian profiles{bound}",
         assumptions=assumptions,
-        mechanism=node(
-            "projection",
-            dim=size,
-            rank=width,
-            sensitivity=difference,
-            noise=std,
-            spectrum="one" if exact else "any",
-        ),
     )
+    proved = node(
+        "projection",
+        dim=size,
+        rank=width,
+        sensitivity=difference,
+        noise=std,
+        spectrum="one" if exact else "any",
+    )
+    return replace(mixture, mechanism=proved)
 
 
 @value

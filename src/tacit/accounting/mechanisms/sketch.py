@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -149,21 +150,20 @@ def _between(
         directions: (high, low) of the ratios less 1, forward and, where it differs, backward.
         name: As in `profile_from_curves`.
         assumptions: As in `profile_from_curves`.
-        mechanism: As in `profile_from_curves`.
+        mechanism: The proof node, if there is one.
     """
     columns, size = sizes
     curves = [_worst_vertex(columns, size, ends) for ends in directions]
     ahead, back = curve_pair(curves[0], None if len(curves) == 1 else curves[1])
-
-    return profile_from_curves(
+    profile = profile_from_curves(
         ahead,
         None if len(curves) == 1 else back,
         name=name,
         renyi=partial(_between_renyi, columns, size, tuple(directions)),
         source="pave, Theorem 3.5 and Lemma 7.6, by contour integration",
         assumptions=assumptions,
-        mechanism=mechanism,
     )
+    return replace(profile, mechanism=mechanism)
 
 
 def _between_renyi(

@@ -4,8 +4,6 @@ from .counts import Count as Count
 from .counts import CumulativeCounts as CumulativeCounts
 from .counts import GroupBy as GroupBy
 from .counts import Histogram as Histogram
-from .counts import Median as Median
-from .counts import Quantiles as Quantiles
 from .counts import RowCount as RowCount
 from .counts import TwoWayTable as TwoWayTable
 from .fitted import Centroids as Centroids
@@ -21,6 +19,8 @@ from .moments import SecondMoments as SecondMoments
 from .moments import StandardDeviation as StandardDeviation
 from .moments import Sum as Sum
 from .moments import Variance as Variance
+from .quantiles import Median as Median
+from .quantiles import Quantiles as Quantiles
 from .statistic import Columns as Columns
 from .statistic import Query as Query
 from .statistic import SumQuery as SumQuery

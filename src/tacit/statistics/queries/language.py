@@ -13,8 +13,6 @@ from tacit.statistics.queries.counts import (
     CumulativeCounts,
     GroupBy,
     Histogram,
-    Median,
-    Quantiles,
     RowCount,
     TwoWayTable,
 )
@@ -29,6 +27,7 @@ from tacit.statistics.queries.moments import (
     Sum,
     Variance,
 )
+from tacit.statistics.queries.quantiles import Median, Quantiles
 from tacit.statistics.queries.statistic import (
     Columns,
     Query,
