@@ -12,7 +12,7 @@ from flint import arb, fmpq
 from tacit_check import laws
 from tacit_check.balls import ONE, ZERO, integer_down, largest
 from tacit_check.curves import Both, Curve, highest
-from tacit_check.elementary import gaussian
+from tacit_check.elementary import failing, gaussian
 from tacit_check.lower import lower_bound
 
 # Points of a lattice: the first that shows the claim. Above the claim by more than the share beside
@@ -73,6 +73,15 @@ class Composed:
             total += largest(bounds) * count
         return total
 
+    @cached_property
+    def failing(self) -> tuple[arb, Both] | None:
+        """(δ, the rest) of a release that may give itself away, beside one other."""
+        if len(self.parts) != 2 or any(count != 1 for count, _ in self.parts):
+            return None
+        (_, rest), (_, last) = self.parts
+        chance = last.curves[0].fails
+        return None if chance is None else (chance, rest)
+
     def exact(self, gamma: fmpq) -> fmpq | None:
         """Return H at γ = e^ε as a fraction, where one release has one."""
         if len(self.parts) != 1 or self.parts[0][0] != 1:
@@ -103,6 +112,11 @@ class Composed:
         """Return an upper and a lower bound of H(ε) in the worse order."""
         if len(self.parts) == 1 and self.parts[0][0] == 1:
             value = largest(curve.at(epsilon) for curve in self.parts[0][1].curves)
+            return value, value if self.attained else None
+        if self.failing is not None:
+            # P = (1 − δ) P' + δ R, Q = (1 − δ) Q' + δ R': H = δ + (1 − δ) H', in either order
+            chance, rest = self.failing
+            value = chance + (ONE - chance) * largest(curve.at(epsilon) for curve in rest.curves)
             return value, value if self.attained else None
         self.theorems = (SOURCE,)
         upper, size = ONE, 0
@@ -184,10 +198,27 @@ def alike(parts: Sequence[tuple[int, Both]]) -> list[tuple[int, Both]]:
     ]
 
 
+def failed(parts: Sequence[tuple[int, Both]]) -> list[tuple[int, Both]]:
+    """Return parts with all that may give themselves away as one, the last: 1 − Π (1 − δ)."""
+    kept, silent, attained, found = [], ONE, True, False
+    for count, both in parts:
+        chance = both.curves[0].fails
+        if chance is None:
+            kept.append((count, both))
+            continue
+        found, silent = True, silent * (ONE - chance) ** count
+        attained = attained and both.curves[0].attained
+    if found:
+        one = failing(ONE - silent)
+        curves = tuple(replace(curve, attained=attained) for curve in one.curves)
+        kept.append((1, replace(one, curves=curves)))
+    return kept
+
+
 def merged(parts: Sequence[tuple[int, Both]]) -> tuple[tuple[int, Both], ...]:
     """Return parts with all Gaussians as one: squares of μ add up exactly."""
     square, attained, rest = fmpq(0), True, []
-    parts = alike(parts)
+    parts = failed(alike(parts))
     found = False
     for count, both in parts:
         known = both.curves[0].gaussian if len(both.curves) == 1 else None

@@ -27,6 +27,8 @@ class Curve:
         pure: the same as an exact number, where it is one.
         gaussian: μ² exactly, where it is the curve of N(μ, 1) against N(0, 1).
         exact: H at γ = e^ε as a fraction, where probabilities are fractions.
+        fails: δ, where it is the curve of a release that gives itself away with probability δ and
+            says nothing otherwise.
         renyi: ln ∫ P^α Q^{1−α} at an order α > 1 as a ball; None where no closed form is known.
     """
 
@@ -38,6 +40,7 @@ class Curve:
     gaussian: fmpq | None = None
     exact: Callable[[fmpq], fmpq] | None = None
     renyi: Moment | None = None
+    fails: arb | None = None
 
     def at(self, epsilon: arb) -> arb:
         """Return H(ε), no less than max(0, 1 − e^ε) and no more than 1, which every pair obeys."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import replace
@@ -137,17 +138,26 @@ def discrete_gaussian(shift: int, variance: fmpq, coordinates: int) -> Both:
         raise RefusedFileError(
             "discrete-gaussian: expected a variance above 16 in many coordinates"
         )
+    return smoothed(fmpq(shift * shift), variance, coordinates)
+
+
+def smoothed(square: fmpq, variance: fmpq, coordinates: int) -> Both:
+    """Noise ∝ e^{−k²/2s²} on whole numbers, moved by √square: N(Δ, s² − 16), up to e^{±η}."""
     # a discrete Gaussian is what rounding N(z, s² − 16) at random gives, up to e^{±η}
-    smooth = gaussian(fmpq(shift * shift) / (variance - SMOOTHING))
+    smooth = gaussian(square / (variance - SMOOTHING))
     power = 0.4343 * (32 * 9.8696) - len(str(14 * coordinates))
-    return Both(
-        tuple(replace(one, attained=False) for one in smooth.curves),
-        note=f"up to a factor exp(±10^-{int(power)}) of every probability",
-        theorems=(SMOOTH,),
-    )
+    note = f"up to a factor exp(±10^-{int(power)}) of every probability"
+    return bounding(smooth, SMOOTH, note)
+
+
+def bounding(both: Both, theorem: str, note: str = "") -> Both:
+    """Return curves as upper bounds."""
+    curves = tuple(replace(one, attained=False) for one in both.curves)
+    return Both(curves, note=note, theorems=(theorem,))
 
 
 WHOLE = "Canonne, Kamath and Steinke (2020), Definition 1: summed term by term"
+TAIL = "Canonne, Kamath and Steinke (2020), Proposition 25: the tail of whole noise"
 SMOOTH = (
     "Micciancio and Peikert (2013), Lemma 3.1: a discrete Gaussian by rounding a continuous one"
 )
@@ -291,7 +301,18 @@ def failing(chance: arb) -> Both:
     def tails(epsilon: arb) -> tuple[arb, arb]:
         return (ONE, ONE - chance) if epsilon < 0 else (chance, ZERO)
 
-    return Both((from_tails(tails),))
+    return Both((replace(from_tails(tails), fails=chance),))
+
+
+def key_alone(length: int, most: int, threshold: int, variance: fmpq) -> Both:
+    """A key that one unit alone has passes: of k with weight ⌊U/√k⌋, k P(X >= T − w) at most."""
+    spread = arb(variance).sqrt()
+    # P(X >= m) <= P(N(0, s²) >= m − 1)
+    chances = [
+        half_square_tail((threshold - math.isqrt(length * length // k) - 1) / spread) * k
+        for k in range(1, most + 1)
+    ]
+    return bounding(failing(largest(chances).min(ONE)), TAIL)
 
 
 def sampled(rate: fmpq, base: Both) -> Both:

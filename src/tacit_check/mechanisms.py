@@ -243,6 +243,23 @@ def _thresholds(node: Node, reader: Reader) -> Known:
     return Known(parts, theorems=(*base.theorems, source))
 
 
+def _weighted(node: Node, reader: Reader) -> Known:
+    length, most = count(node, "length", high=10**15), count(node, "most", high=10**4)
+    threshold = count(node, "threshold", high=10**18)
+    variance = number(node, "variance", low=elementary.SMOOTHING, above=True)
+    # weights are not negative: in the place of another both squares add up; only their keys matter
+    units = 2 if reader.adjacency == "replace" else 1
+    moved = elementary.smoothed(fmpq(units * length * length), variance, units * most)
+    alone = elementary.key_alone(length, most, threshold, variance)
+    sentence = "a unit gives its weights to keys that it has, chosen by these and by those found"
+    return Known(
+        ((1, moved), (1, alone)),
+        theorems=(*moved.theorems, *alone.theorems),
+        notes=(moved.note,),
+        given=(sentence,),
+    )
+
+
 def _above(node: Any, gap: fmpq) -> arb:
     # P(noise > τ − 1) of the noise on one count
     kind = node.get("kind") if isinstance(node, dict) else None
@@ -372,6 +389,12 @@ MAKERS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], Maker
     "sketch": (("columns", "dim", "lowest", "highest"), (), (), _sketch),
     "code": (("sizes",), (), (), _code),
     "thresholds": (("counts", "threshold", "of"), (), ADD, _thresholds),
+    "weighted-keys": (
+        ("length", "most", "threshold", "variance"),
+        (),
+        ADD + REPLACE,
+        _weighted,
+    ),
     "differences": (("distance",), ("digest",), ("inputs",), _distance),
     "swaps": (("distance",), ("digest",), ("inputs",), _distance),
     "boxes": (("covariance", "parts"), (), ADD + REPLACE, _boxes),

@@ -175,6 +175,29 @@ def test_a_key_of_one_record_shows_with_the_chance_of_its_noise():
     both_sides(node, claim, "delta", math.exp(-10) / 2, "add-remove", within=1e-2)
 
 
+def test_keys_of_many_persons_by_the_tail_of_their_noise():
+    length, most, threshold, variance = 1000, 3, 4000, 700_000
+    node = {"kind": "weighted-keys", "length": str(length), "most": str(most)}
+    node |= {"threshold": str(threshold), "variance": str(variance)}
+    weights = [1000, 707, 577]
+    tails = [stats.norm.sf((threshold - w - 1) / variance**0.5) for w in weights]
+    alone = max(k * tail for k, tail in enumerate(tails, 1))
+    for adjacency, units in (("add-remove", 1), ("replace", 2)):
+        mu = (units * length**2 / (variance - 16)) ** 0.5
+        noise = stats.norm.cdf(mu / 2 - 0.5 / mu)
+        noise -= math.exp(0.5) * stats.norm.cdf(-mu / 2 - 0.5 / mu)
+        claim = {"kind": "approximate-dp", "epsilon": "0.5"}
+        # P = (1 − δ) P' + δ R: what shows, and the noise where nothing does
+        both_sides(node, claim, "delta", alone + (1 - alone) * noise, adjacency, within=1e-6)
+        twice = {"kind": "composition", "parts": [{"count": "2", "of": node}]}
+        shown, mu = 1 - (1 - alone) ** 2, mu * 2**0.5
+        noise = stats.norm.cdf(mu / 2 - 0.5 / mu)
+        noise -= math.exp(0.5) * stats.norm.cdf(-mu / 2 - 0.5 / mu)
+        both_sides(twice, claim, "delta", shown + (1 - shown) * noise, adjacency, within=1e-6)
+    with pytest.raises(RefusedFileError):
+        verdicts(node, [{"kind": "approximate-dp", "epsilon": "1", "delta": "1"}], "inputs")
+
+
 def test_one_of_two_steps_by_quadrature():
     d, epsilon = 0.8, 0.3
 

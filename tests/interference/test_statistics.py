@@ -297,12 +297,24 @@ def test_a_select_about_people(interference, sql, other):
     published(interference, command, visits(), visits(PERSONS[other]))
 
 
+@pytest.mark.parametrize("other", PERSONS)
+@tells_nothing_beside("sql", "statistic-people")
+def test_keys_that_a_select_found(interference, other):
+    command = [
+        "sql", "SELECT age, COUNT(*) FROM t GROUP BY age", "--table", "t=in.csv",
+        "--person", "who", "--epsilon", "6", "--delta", "1e-6", "--clip", "3", *OUT[:-1],
+    ]  # fmt: skip
+    published(interference, command, visits(), visits(PERSONS[other]))
+
+
+@pytest.mark.parametrize("by", ["", " GROUP BY age"])
 @pytest.mark.parametrize("told", ["--dry-run", "--explain"])
 @tells_nothing_beside("sql", "statistic-people")
-def test_a_select_that_is_only_planned(interference, told):
+def test_a_select_that_is_only_planned(interference, told, by):
     command = [
-        "sql", "SELECT AVG(income) FROM t", "--table", "t=in.csv", "--person", "who",
-        "--bounds", "income=0:1000", "--epsilon", "1", told, "--json", "dry.json",
+        "sql", f"SELECT AVG(income) FROM t{by}", "--table", "t=in.csv", "--person", "who",
+        "--bounds", "income=0:1000", "--epsilon", "1", "--delta", "1e-6", told,
+        "--json", "dry.json",
     ]  # fmt: skip
     files = [{"in.csv": visits(PERSONS[other])} for other in ("gone", "many rows")]
     pair = interference.commands(command, *files)

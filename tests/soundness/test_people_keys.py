@@ -69,7 +69,7 @@ def test_the_law_of_what_is_found_keeps_its_profile(adjacency, mu):
     delta = 0.02
     search = KeySearch.of(mu, delta, 0.7, adjacency=Adjacency(adjacency), most=4)
     assert search.tells(mu, Adjacency(adjacency))
-    spent = room.delta_of(delta, Adjacency(adjacency))
+    spent = delta
     told, seen = mpmath.mpf(mu) * mpmath.sqrt(0.7), 0.0
     with mpmath.workdps(30):
         pairs = []
@@ -167,13 +167,12 @@ def test_keys_and_numbers_are_one_budget(adjacency):
     assert spent <= Fraction(mu) ** 2
     assert float(spent) > 0.999 * mu**2
     with mpmath.workdps(30):
-        # of two persons, each may have a key that passes
         noise = mpmath.ncdf(mpmath.mpf(mu) / 2 - 1 / mpmath.mpf(mu)) - mpmath.e * mpmath.ncdf(
             -mpmath.mpf(mu) / 2 - 1 / mpmath.mpf(mu)
         )
-        assert noise + apart * keys.delta <= 1e-6
+        assert noise + keys.delta <= 1e-6
         assert release.membership.success >= mpmath.ncdf(mpmath.mpf(mu) / 2)
     assert recompute(release) == ""
-    # a proof of the noise alone would leave out the thresholds
-    assert proof(release) is None
+    kinds = [part["of"]["kind"] for part in proof(release).mechanism["parts"]]
+    assert kinds == ["weighted-keys"] * 3 + ["discrete-gaussian"]
     assert release.names[0] == "keys[x]"

@@ -85,7 +85,9 @@ class Protection:
     keys: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=VALUE,…", help="Values of a column that is grouped by. May be repeated."
+            metavar="NAME=VALUE,…",
+            help="Values of a column that is grouped by; of one column they are found where left "
+            "out, with --epsilon and --delta. May be repeated.",
         ),
     ] = None
     clip: Annotated[

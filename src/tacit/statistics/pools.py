@@ -96,6 +96,8 @@ class Pool:
             is none of the p then.
         elsewhere: returns what persons add, given what a row can, where rows are not in memory.
         sought: the column whose keys nobody declared, and which are found from the table.
+        keys_elsewhere: weighs these keys where rows are not in memory, and returns what persons add
+            in the groups of those that were found.
     """
 
     rows: Array
@@ -107,6 +109,7 @@ class Pool:
     persons: npt.NDArray[np.intp] | None = None
     elsewhere: Callable[[Any], Any] | None = None
     sought: str | None = None
+    keys_elsewhere: Any = None
 
     @staticmethod
     def of(
@@ -226,7 +229,10 @@ class Pool:
         """Return the pool with these keys as if they had been declared; others are none of them."""
         assert self.sought is not None, "no keys are sought"
         place, kind = self._place_of_sought(), self.categories.get(self.sought)
-        found = replace(self, sought=None)
+        found = replace(self, sought=None, keys_elsewhere=None)
+        if self.keys_elsewhere is not None:
+            found = replace(found, elsewhere=self.keys_elsewhere.among(keys))
+            keys = tuple(map(key_word, keys))
         if kind is None:
             numbers = tuple(float(key) for key in keys)
             return replace(found, levels={**self.levels, place: numbers})
@@ -279,6 +285,14 @@ class Pool:
                     "declared are"
                 )
         return tuple(lines)
+
+
+def key_word(key: str | float) -> str:
+    """Return a key as it is told: whole numbers whole, others so that they read back."""
+    if isinstance(key, str):
+        return key
+    value = float(key)
+    return str(int(value)) if value.is_integer() and abs(value) < 2.0**53 else repr(value)
 
 
 def sought_key(

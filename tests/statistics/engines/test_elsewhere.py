@@ -96,6 +96,48 @@ def integers(sql, tables, engine=None):
     return plan.persons.total(plan.metric, plan.radius, plan.budget.norm).tolist()
 
 
+BY_KEY = "SELECT city, COUNT(*) FROM t GROUP BY city"
+BY_NUMBER = BY_KEY.replace("city", "a")
+
+
+def weighed(sql, tables, engine=None):
+    promise = Table(epsilon=1.0, delta=1e-6, person="who", clip=2)
+    keys = answer(sql, tables, promise, engine=engine).request.pool.keys_elsewhere
+    keys = replace(keys, statement=replace(keys.statement, salt="0f"))
+    found = keys.weigh((), 2)
+    return found, keys.weigh(found[0][:2], 2)
+
+
+@pytest.mark.postgres
+def test_postgresql_weighs_the_keys_that_duckdb_does(postgres):
+    import psycopg
+
+    names, groups, numbers = table(0)
+    with psycopg.connect(postgres) as connection:
+        connection.execute("create table t (who text, city text, a float8, b float8)")
+        with connection.cursor() as cursor:
+            cursor.executemany(
+                "insert into t values (%s, %s, %s, %s)", rows_of(names, groups, numbers)
+            )
+    frame = pd.DataFrame(rows_of(names, groups, numbers), columns=["who", "city", "a", "b"])
+    engine = PostgreSQL(postgres)
+    assert weighed(BY_KEY, {"t": "t"}, engine) == weighed(BY_KEY, {"t": frame})
+    assert weighed(BY_NUMBER, {"t": "t"}, engine)[0][0] == weighed(BY_NUMBER, {"t": frame})[0][0]
+    engine.close()
+
+
+@pytest.mark.services
+@pytest.mark.filterwarnings("ignore")
+def test_spark_weighs_the_keys_that_duckdb_does(session):
+    rows = rows_of(*table(0))
+    there, frame = session.createDataFrame(rows, SCHEMA), pd.DataFrame(rows)
+    frame.columns = ["who", "city", "a", "b"]
+    found = weighed(BY_KEY, {"t": there}, Spark(session))
+    assert found == weighed(BY_KEY, {"t": frame})
+    numbers = weighed(BY_NUMBER, {"t": there}, Spark(session))
+    assert numbers[0][0] == weighed(BY_NUMBER, {"t": frame})[0][0]
+
+
 @pytest.mark.postgres
 @pytest.mark.filterwarnings("ignore")
 def test_a_select_means_the_same_in_postgresql(postgres):

@@ -142,7 +142,7 @@ REFUSED = {
     "SELECT COUNT(*) FROM visits UNION SELECT COUNT(*) FROM people": "UNION",
     "SELECT COUNT(*) FROM visits GROUP BY ROLLUP (city)": "ROLLUP",
     "SELECT COUNT(*) FROM visits GROUP BY 1": "GROUP BY",
-    "SELECT shop, COUNT(*) FROM visits GROUP BY shop": "GROUP BY shop without its values",
+    "SELECT shop, day, COUNT(*) FROM visits GROUP BY shop, day": "GROUP BY shop, day without",
     "SELECT COUNT(*) FROM visits WHERE kind = shop": "a comparison of two columns",
     "SELECT COUNT(*) FROM visits WHERE regexp_matches(city, 'B.*')": "regular expression",
     "SELECT COUNT(*) FROM visits WHERE kind = 'x'": "a comparison of whole numbers with a text",

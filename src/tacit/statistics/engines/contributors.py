@@ -82,6 +82,8 @@ class InEngine:
         del metric, radius, norm, count
 
     def _sums(self, metric: PersonMetric, radius: int, norm: int) -> tuple[Whole, Array]:
+        if not self.added.query.terms:
+            return np.zeros(0, dtype=np.int64), np.zeros(0)
         if (radius, norm) not in self._known:
             asked = self.statement(metric)
             found = self.where.run(asked.totals(radius, norm))

@@ -101,6 +101,10 @@ class Dialect:
 
         return exp.Literal.string(text).sql(dialect=self.name)
 
+    def literal(self, value: str | float) -> str:
+        """Return a text or a double as it stands in a statement."""
+        return self.quoted(value) if isinstance(value, str) else self.number(value)
+
     def named(self, name: str) -> str:
         """Return the name of a column or a table as it stands in a statement, always quoted."""
         from sqlglot import exp

@@ -10,8 +10,16 @@ from sqlglot import exp
 
 from tacit.statistics.engines.dialects import Dialect
 from tacit.statistics.engines.expressions import Ends, ExpressionReader, name_of, refused
-from tacit.statistics.engines.schema import FLOAT, NUMBERS, TableThere, TypedColumn
+from tacit.statistics.engines.schema import (
+    DECIMAL,
+    FLOAT,
+    NUMBERS,
+    WHOLE,
+    TableThere,
+    TypedColumn,
+)
 from tacit.statistics.engines.statement import RowSource
+from tacit.statistics.pools import EACH_KEY, key_word
 from tacit.statistics.queries.counts import Count, GroupBy, Present, RowCount
 from tacit.statistics.queries.moments import Correlation, Mean, StandardDeviation, Sum, Variance
 from tacit.statistics.queries.statistic import Statistic
@@ -32,6 +40,8 @@ ONE_NUMBER: dict[type[exp.Expression], Any] = {
 TABLE_PARTS = {
     "sample": "TABLESAMPLE", "db": "a table of another schema", "joins": "a nested join",
 }  # fmt: skip
+# The largest double.
+LARGEST = 1.7976931348623157e308
 NO_AGGREGATE = "COUNT, SUM, AVG, VARIANCE, STDDEV and CORR are answered"
 
 
@@ -62,12 +72,15 @@ class Key:
         text: it, as it is compared.
         literals: the declared levels, as it is compared with them.
         levels: the same as they were declared.
+        sought: whether nobody declared them, and they are found; ``literals`` holds what stands for
+            one of them then.
     """
 
     name: str
     text: str = field(repr=False)
     literals: tuple[str, ...] = field(repr=False)
     levels: tuple[str | float, ...]
+    sought: bool = False
 
 
 @dataclass(frozen=True)
@@ -109,6 +122,22 @@ class Selection:
         if self.condition:
             text += f" WHERE {self.condition}"
         return RowSource(text, {first + place: key.literals for place, key in enumerate(self.keys)})
+
+    @property
+    def sought(self) -> Key | None:
+        """What it groups by whose values nobody declared; None for none."""
+        return next((key for key in self.keys if key.sought), None)
+
+    def with_keys(self, levels: Sequence[str | float], dialect: Dialect) -> Selection:
+        """Return the same by values that were found."""
+        written = tuple(dialect.literal(one) for one in levels)
+        keys = tuple(
+            replace(key, literals=written, levels=tuple(levels), sought=False)
+            if key.sought
+            else key
+            for key in self.keys
+        )
+        return replace(self, keys=keys)
 
     def statistics(self) -> tuple[Statistic, ...]:
         """Return what is asked, in every group."""
@@ -202,7 +231,7 @@ def select(
 
     Raises:
         ValueError: a construct that is not answered, which is named; a column that is not there,
-            without bounds or without levels.
+            or without bounds.
     """
     reader = ExpressionReader(dialect, tables, bounds)
     origin, person = _origin(root, reader)
@@ -347,12 +376,9 @@ def _key(
         ),
         None,
     )
-    if declared is None:
-        raise refused(
-            f"GROUP BY {column.name} without its values",
-            "declare them without looking at the table (--keys, keys=)",
-        )
     written = reader.written(alias, column)
+    if declared is None:
+        return _sought(alias, column, reader)
     numbers = all(isinstance(one, (int, float)) for one in declared)
     if numbers and column.kind in NUMBERS:
         held = tuple(float(one) for one in declared)
@@ -361,8 +387,23 @@ def _key(
     text = reader.dialect.read_text(written, column.kind)
     if text is None:
         raise ValueError(f"keys: expected values of {column.kind} for {column.name}, got texts")
-    words = tuple(map(word_of, declared))
+    words = tuple(map(key_word, declared))
     return Key(column.name, text, tuple(map(reader.dialect.quoted, words)), words)
+
+
+def _sought(alias: str, column: TypedColumn, reader: ExpressionReader) -> Key:
+    """Return a column whose values will be found: numbers that are finite, or texts."""
+    dialect = reader.dialect
+    if column.kind in (WHOLE, FLOAT, DECIMAL):
+        cell = reader.cell(alias, column)
+        # −0 is 0
+        text = f"(CASE WHEN ABS({cell}) <= {dialect.number(LARGEST)} "
+        text += f"THEN {cell} + {dialect.number(0.0)} END)"
+        return Key(column.name, text, (dialect.number(0.0),), (), sought=True)
+    held = dialect.read_text(reader.written(alias, column), column.kind)
+    if held is None:
+        raise refused(f"GROUP BY {column.name}", f"it holds {column.kind}")
+    return Key(column.name, held, (dialect.quoted(EACH_KEY),), (), sought=True)
 
 
 def _list(
@@ -466,11 +507,3 @@ def _count(
         raise refused(f"COUNT of {name_of(held)}", "count a column, or *")
     numbers.setdefault(name, (text, None))
     return Present(RowCount(), name)
-
-
-def word_of(level: str | float) -> str:
-    """Return a key as it is told: whole numbers whole, others so that they read back."""
-    if isinstance(level, str):
-        return level
-    value = float(level)
-    return str(int(value)) if value.is_integer() and abs(value) < 2.0**53 else repr(value)

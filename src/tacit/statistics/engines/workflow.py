@@ -10,19 +10,24 @@ import numpy as np
 
 from tacit._ground.checks import RandomSource
 from tacit.releases.promises import AUTO, Effort, Table
+from tacit.releases.release import Release
 from tacit.statistics.engines.contributors import InEngine
+from tacit.statistics.engines.expressions import refused
+from tacit.statistics.engines.keys import KeysInEngine
 from tacit.statistics.engines.schema import TableThere
 from tacit.statistics.engines.selection import (
+    Key,
     Selection,
     columns_named,
     parse,
     select,
     tables_of,
-    word_of,
 )
+from tacit.statistics.people.found import Asking, Keys, prepare_found
 from tacit.statistics.people.workflow import prepare
-from tacit.statistics.pools import Pool
+from tacit.statistics.pools import Pool, key_word
 from tacit.statistics.prepared import PreparedNumbers, StatisticRequest
+from tacit.statistics.queries.counts import KeyCount
 from tacit.statistics.queries.language import bind_query
 from tacit.statistics.queries.statistic import Columns, SumQuery
 from tacit.statistics.tables.table import Category
@@ -62,6 +67,7 @@ class Answer:
             if plan.radius is not None
             else f"found from the tables for {details.share:.3g} of the budget"
         )
+        weighed = self.request.pool.keys_elsewhere
         return {
             "tables": f"{', '.join(found.tables)}; {found.unit} says whose a row is",
             "rows": [
@@ -71,12 +77,16 @@ class Answer:
             ],
             "groups": [
                 f"{key.name}: {len(key.levels)} declared; rows of others are left out"
+                if not key.sought
+                else f"{key.name}: none declared; those that enough {unit}s have are found for "
+                f"{details.keys.share:.3g} of the budget and a δ of {details.keys.delta:.3g}"
                 for key in found.keys
             ],
             "persons": f"{sums} sums; the {norm} of all that one {unit} adds is clipped: {far}",
             "noise": f"{noise}, whole and exact, on each of the {sums} sums, outside the engine",
             "guarantee": self.prepared.guarantees[-1].describe(),
             "engine": self.persons.engine,
+            **({} if weighed is None else {"keys": weighed.explained(details.keys.most)}),
             "statement": self.persons.statement(plan.metric).totals(
                 plan.radius or plan.metric.radius(1.0), plan.budget.norm
             ),
@@ -88,8 +98,8 @@ class Answer:
         Raises:
             ValueError: the engine cannot read them.
         """
-        plan: Any = self.prepared.plan
-        plan.read()
+        prepared: Any = self.prepared
+        (prepared.plan if self.selection.sought is None else prepared).read()
         return self.prepared
 
 
@@ -114,8 +124,9 @@ def prepare_sql(
         tables: what the query names: paths of CSV, Parquet, JSON or DuckDB files, or data frames;
             of an engine, names of its tables.
         promise: a ``Table`` with ``person``, the bounds of the columns that are summed, and the
-            values of those that are grouped by as ``levels``; without a ``clip`` it is found where
-            that can be done, else 10 rows.
+            values of those that are grouped by as ``levels``: of one column they are found where
+            they are left out and ``epsilon`` and ``delta`` are given; without a ``clip`` it is
+            found where that can be done, else 10 rows.
         public: names of tables that hold no persons.
         engine: where the tables are; DuckDB in this process when None.
         rng: as for ``prepare``.
@@ -244,10 +255,11 @@ def _certified(
     sql: str, found: Selection, promise: Table, engine: Any, rng: RandomSource, clip: Any
 ) -> Answer:
     """Return the answer of a query that was read, under a clip."""
-    columns = found.columns
+    columns, sought = found.columns, _sought(found, promise)
     first = len(found.numbers)
     categories = {
-        key.name: Category(tuple(map(word_of, key.levels)), declared=True) for key in found.keys
+        key.name: Category(tuple(map(key_word, key.levels)), declared=not key.sought)
+        for key in found.keys
     }
     pool = Pool(
         rows=np.zeros((0, len(columns))),
@@ -261,25 +273,70 @@ def _certified(
         levels={
             first + place: tuple(map(float, range(len(key.levels))))
             for place, key in enumerate(found.keys)
+            if not key.sought
         },
         elsewhere=lambda added: InEngine(engine, found.rows(), added),
+        sought=None if sought is None else sought.name,
+        keys_elsewhere=None if sought is None else KeysInEngine.of(engine, found, rng),
     )
     promise = replace(promise, clip=clip)
     query = _query(found, pool.as_columns(looked_at=False))
     request = StatisticRequest(query, pool, promise, QUIET, None, rng)
-    prepared: Any = prepare(request)
-    planned = replace(
-        prepared.planned,
-        details=replace(prepared.planned.details, sql=sql),
-        notes=tuple(note for note in prepared.planned.notes if not note.startswith("codes of ")),
-    )
-    prepared = replace(prepared, planned=planned)
+
+    def told(planned: Release[Any]) -> Release[Any]:
+        notes = tuple(note for note in planned.notes if not note.startswith("codes of "))
+        return replace(planned, details=replace(planned.details, sql=sql), notes=notes)
+
+    def asked(request: StatisticRequest, pool: Pool, keys: Keys) -> SumQuery:
+        del request
+        return _query(found, pool.as_columns(looked_at=False), keys)
+
+    prepared: Any
+    if sought is None:
+        prepared = prepare(request)
+        prepared = replace(prepared, planned=told(prepared.planned))
+    else:
+        prepared = prepare_found(request, Asking(asked, told, named=True))
     said = "declared" if clip != AUTO else "found"
     return Answer(found, request, prepared, prepared.plan.persons, said)
 
 
-def _query(found: Selection, columns: Columns) -> SumQuery:
-    """Return the query with the names that the statement gives its numbers."""
+def _sought(found: Selection, promise: Table) -> Key | None:
+    """Return the column whose values will be found; None for none.
+
+    Raises:
+        ValueError: there are several, or the promise has no δ, without which none is found.
+    """
+    sought = [key for key in found.keys if key.sought]
+    if not sought:
+        return None
+    construct = f"GROUP BY {', '.join(key.name for key in sought)} without values"
+    if len(sought) > 1:
+        raise refused(
+            construct, "those of one column are found; declare the others' (--keys, levels=)"
+        )
+    if promise.epsilon is None or promise.delta is None:
+        raise refused(
+            construct,
+            "declare them without looking at the table (--keys, levels=), or give epsilon with "
+            "delta, by which they are found from it",
+        )
+    return sought[0]
+
+
+def _query(found: Selection, columns: Columns, keys: Keys | None = None) -> SumQuery:
+    """Return the query with the names that the statement gives its numbers.
+
+    How many ``keys`` were found stands before them; of none there is no other number.
+    """
+    if keys is not None:
+        assert found.sought is not None, "keys are found of a column"
+        told = KeyCount(found.sought.name, len(keys))
+        rest = _query(found, columns) if keys else None
+        whole = bind_query([told, *(() if rest is None else rest.asked)], columns)
+        assert isinstance(whole, SumQuery)
+        named = (*whole.names[:1], *(() if rest is None else rest.names))
+        return replace(whole, names=named)
     query = bind_query(list(found.statistics()), columns)
     assert isinstance(query, SumQuery)
     each = len(query.names) // len(found.asked)

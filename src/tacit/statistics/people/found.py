@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from tacit._ground import outlet
 from tacit._ground.checks import Array, RandomSource
 from tacit._ground.frozen import read_only
-from tacit.guarantees.adjacency import Adjacency
+from tacit.design.grid import random_bits
 from tacit.releases.promises import AUTO
 from tacit.releases.release import Release
 from tacit.releases.strength import gaussian_mu
 from tacit.statistics.bounded.workflow import summable
 from tacit.statistics.details import NumbersDetails, check_power
-from tacit.statistics.people.keys import DELTA_SHARE, KEYS_SHARE, KeySearch, delta_of, find_keys
+from tacit.statistics.people.keys import (
+    DELTA_SHARE,
+    KEYS_SHARE,
+    KeySearch,
+    find_among,
+    find_keys,
+)
 from tacit.statistics.people.workflow import FoundKeys, PreparedPeople, certify_people
 from tacit.statistics.prepared import PreparedNumbers, StatisticRequest, expected_errors
 from tacit.statistics.queries.chosen import chosen_of
@@ -26,6 +33,23 @@ from tacit.statistics.queries.statistic import SumQuery
 
 # Keys of which numbers are released, at most; of more, the first by their names.
 MOST_FOUND = 10_000
+
+Keys: TypeAlias = tuple[str, ...] | tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Asking:
+    """What a request asks once keys are known, and what its release says of itself.
+
+    Attributes:
+        query: of the request, the pool that knows the keys, and the keys.
+        told: the release but for what is drawn, with what only the asker knows to say of it.
+        named: whether the numbers have names of the asker's own.
+    """
+
+    query: Callable[[StatisticRequest, Any, Keys], Any]
+    told: Callable[[Release[Any]], Release[Any]] = lambda planned: planned
+    named: bool = False
 
 
 @read_only
@@ -37,19 +61,31 @@ class PreparedFound(PreparedNumbers):
         request: what was asked.
         level: μ of all noise together.
         found: how keys are found.
+        asking: what is asked of those that are.
     """
 
     request: StatisticRequest = field(repr=False)
     level: float
     found: FoundKeys
+    asking: Asking = field(repr=False)
+
+    def read(self) -> None:
+        """Weigh keys where the rows are, so that the draw cannot fail for want of them.
+
+        Raises:
+            ValueError: the engine that has their rows refuses.
+        """
+        if self.request.pool.keys_elsewhere is not None:
+            self.request.pool.keys_elsewhere.weigh((), self.found.search.most)
 
     def _drawn(self) -> Release[NumbersDetails]:
         request, rng = self.request, self.request.rng
         source = request.source()
         keys = _find(request, self.found.search, source if self.reproducible else None)
         pool = request.pool.with_keys(keys)
-        known = replace(request, query=_of_keys(request, pool, keys), pool=pool)
+        known = replace(request, query=self.asking.query(request, pool, keys), pool=pool)
         plan, planned = certify_people(known, self.level, source=source, found=self.found)
+        planned = self.asking.told(planned)
         drawn = PreparedPeople(
             guarantees=self.guarantees,
             spends=self.spends,
@@ -63,33 +99,31 @@ class PreparedFound(PreparedNumbers):
         return replace(drawn, title=self.planned.title)
 
 
-def prepare_found(request: StatisticRequest) -> PreparedNumbers:
+def prepare_found(request: StatisticRequest, asking: Asking | None = None) -> PreparedNumbers:
     """Certify a query by keys that will be found, before anything of the table is looked at.
 
     The δ of the promise is split between the thresholds of keys and the noise, whose μ² is split
-    between finding keys and the numbers: ``δ_noise(ε) + δ_keys <= δ`` (``keys.delta_of``).
+    between finding keys and the numbers: ``δ_noise(ε) + δ_keys <= δ`` (``KeySearch``).
 
     Raises:
         ValueError: a query that reads the keys as numbers, or a clip that is not declared.
     """
     promise, pool = request.promise, request.pool
-    query = summable(request)
-    _check(request, query)
-    delta = DELTA_SHARE * promise.delta
-    replaced = promise.adjacency is Adjacency.REPLACE
-    own = 0.5 * delta if replaced else delta
+    query, asking = summable(request), asking or Asking(_of_keys)
+    _check(request, query, asking)
     # both halves of δ are exact in double precision
-    mu = gaussian_mu(
-        epsilon=promise.epsilon, delta=promise.delta - delta_of(own, promise.adjacency)
-    )
+    own = DELTA_SHARE * promise.delta
+    mu = gaussian_mu(epsilon=promise.epsilon, delta=promise.delta - own)
     search = KeySearch.of(mu, own, KEYS_SHARE, adjacency=promise.adjacency)
     assert pool.sought is not None, "keys are sought"
     found = FoundKeys(pool.sought, search)
     # what is told before the draw is of no row at all
-    nobody = replace(pool, rows=pool.rows[:0], persons=np.zeros(0, dtype=np.intp))
+    persons = np.zeros(0, dtype=np.intp)
+    nobody = pool if pool.persons is None else replace(pool, rows=pool.rows[:0], persons=persons)
     empty = replace(request, pool=nobody, effort=replace(request.effort, trials=0))
     source = request.source()
     plan, planned = certify_people(empty, mu, source=source, found=found)
+    planned = asking.told(planned)
     check_power(plan.errors)
     return PreparedFound(
         guarantees=planned.guarantees,
@@ -103,10 +137,11 @@ def prepare_found(request: StatisticRequest) -> PreparedNumbers:
         request=request,
         level=mu,
         found=found,
+        asking=asking,
     )
 
 
-def _check(request: StatisticRequest, query: SumQuery) -> None:
+def _check(request: StatisticRequest, query: SumQuery, asking: Asking) -> None:
     """Refuse what could fail only once keys were found."""
     promise, pool = request.promise, request.pool
     place = pool.columns.index(pool.sought)
@@ -122,18 +157,20 @@ def _check(request: StatisticRequest, query: SumQuery) -> None:
             "clip: expected a number of rows where keys are found from the table, got "
             f"{promise.clip}"
         )
-    if query.names != query.function.names():
+    if not asking.named and query.names != query.function.names():
         raise ValueError("names: expected none for numbers by keys that are found, got some")
 
 
-def _find(
-    request: StatisticRequest, search: KeySearch, rng: RandomSource
-) -> tuple[str, ...] | tuple[float, ...]:
+def _find(request: StatisticRequest, search: KeySearch, rng: RandomSource) -> Keys:
     """Return the keys, by their names."""
-    places, names = request.pool.sought_places()
-    found = find_keys(request.pool.persons, places, search, rng)
+    pool = request.pool
+    if pool.keys_elsewhere is None:
+        places, names = pool.sought_places()
+        found = _plain(names, find_keys(pool.persons, places, search, rng))
+    else:
+        found = find_among(pool.keys_elsewhere, search, random_bits(rng))
     # the one place where what was found of the table leaves
-    told: Any = outlet.let_out(frozenset(_plain(names, found)))
+    told: Any = outlet.let_out(frozenset(found))
     return tuple(sorted(told))[:MOST_FOUND]
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -54,7 +55,10 @@ class KeySearch:
 
     Attributes:
         most: keys of one person that are weighed in a round, at most.
-        delta: chance that a key of one person alone is published.
+        delta: chance that a key of one person alone is published, and what it costs: with two
+            persons that may stand for each other P = (1 − δ)P' + δR and Q = (1 − δ)Q' + δR', where
+            none of their own keys passes in P' and Q', which the noise alone tells apart; so
+            ``P(A) − e^ε Q(A) <= δ + (1 − δ) δ_noise(ε)``, as it is where one of them is nobody.
         share: of μ² of the release that the rounds cost.
         rounds: noise and threshold of each.
     """
@@ -125,16 +129,6 @@ def reach_squared(adjacency: Adjacency) -> Fraction:
     return Fraction((2 if adjacency is Adjacency.REPLACE else 1) * UNIT**2)
 
 
-def delta_of(delta: float, adjacency: Adjacency) -> float:
-    """Return what thresholds that let a person's own keys pass with a chance δ cost, exactly.
-
-    Let no key that one person alone has pass: with one person more, P = (1 − δ)P' + δR, and P' is
-    told from the law without by the noise alone, ``P <= e^ε Q + δ_noise + δ`` either way round. In
-    the place of another both have keys of their own: 2δ.
-    """
-    return (2.0 if adjacency is Adjacency.REPLACE else 1.0) * delta
-
-
 def weight_of(keys: int) -> int:
     """Return the weight of each of some keys of one person: ``⌊U/√k⌋``, so that k w² <= U²."""
     return math.isqrt(UNIT**2 // keys)
@@ -155,40 +149,79 @@ def threshold_of(variance: int, delta: float, most: int) -> int:
     return math.ceil(float((weights + 1 + np.maximum(tails, 0.0)).max() * QUANTILE_SLACK))
 
 
-def find_keys(persons: Any, keys: Any, search: KeySearch, rng: RandomSource) -> Whole:
+class KeyWeights(Protocol):
+    """The weights that persons give to keys, wherever their rows are; secret."""
+
+    def weigh(self, found: Collection[Any], most: int) -> tuple[Sequence[Any], Sequence[int]]:
+        """Return the keys that were not found, rising, and the weight of each.
+
+        Every person gives ``weight_of(k)`` to each of k <= ``most`` of the keys that they have;
+        which ones depends on that person's keys and on those found alone.
+        """
+
+
+@dataclass(eq=False)
+class PairsInMemory:
+    """Pairs of persons and keys in memory.
+
+    Attributes:
+        pairs: (2, n) whole numbers, each pair once: whose it is, and its key.
+        source: which keys of a person of many are weighed.
+    """
+
+    pairs: Whole = field(repr=False)
+    source: np.random.Generator = field(repr=False)
+
+    def weigh(self, found: Collection[int], most: int) -> tuple[list[int], list[int]]:
+        """Return the keys that were not found, rising, and the weight of each."""
+        pairs = self.pairs[:, ~np.isin(self.pairs[1], list(found))]
+        whose, left = _at_most(pairs, most, self.source)
+        sizes = np.bincount(whose, minlength=1)
+        table = np.array([0, *(weight_of(k) for k in range(1, most + 1))])
+        present, places = np.unique(left, return_inverse=True)
+        totals = np.zeros(len(present), dtype=np.int64)
+        np.add.at(totals, places.reshape(-1), table[sizes[whose]])
+        return present.tolist(), totals.tolist()
+
+
+def find_among(weights: KeyWeights, search: KeySearch, bits: Any) -> list[Any]:
     """Return the keys that were found, rising.
 
     In every round each person gives a weight of length 1 to the keys that were not found before,
-    at most ``most`` of them, chosen at random; a key whose weight with whole Gaussian noise reaches
-    the threshold is found. What one person gives depends on that person's keys and on those found
-    alone, so that squares of μ add over the rounds.
+    at most ``most`` of them; a key whose weight with whole Gaussian noise reaches the threshold is
+    found. What one person gives depends on that person's keys and on those found alone, so that
+    squares of μ add over the rounds.
+
+    Args:
+        weights: of the keys.
+        search: how.
+        bits: random bits of the noise.
+
+    Source: Swanberg, Desfontaines and Haney (2023), DP-SIPS.
+    """
+    found: list[Any] = []
+    for one in search.rounds:
+        keys, totals = weights.weigh(tuple(found), search.most)
+        found += [
+            key
+            for key, total in zip(keys, totals, strict=True)
+            if total + discrete_gaussian(one.variance, bits) >= one.threshold
+        ]
+    return sorted(found)
+
+
+def find_keys(persons: Any, keys: Any, search: KeySearch, rng: RandomSource) -> Whole:
+    """Return the keys of pairs in memory that were found, rising.
 
     Args:
         persons: (n,) whole numbers, whose each pair is.
         keys: (n,) whole numbers >= 0, the key.
         search: how.
         rng: None for the operating system's randomness.
-
-    Source: Swanberg, Desfontaines and Haney (2023), DP-SIPS.
     """
     pairs = np.unique(np.stack([persons, keys]).astype(np.int64), axis=1)
-    source, bits = generator(rng), random_bits(rng)
-    found: list[int] = []
-    for one in search.rounds:
-        whose, left = _at_most(pairs, search.most, source)
-        sizes = np.bincount(whose, minlength=1)
-        table = np.array([0, *(weight_of(k) for k in range(1, search.most + 1))])
-        present, places = np.unique(left, return_inverse=True)
-        totals = np.zeros(len(present), dtype=np.int64)
-        np.add.at(totals, places.reshape(-1), table[sizes[whose]])
-        passed = [
-            key
-            for key, total in zip(present.tolist(), totals.tolist(), strict=True)
-            if total + discrete_gaussian(one.variance, bits) >= one.threshold
-        ]
-        found += passed
-        pairs = pairs[:, ~np.isin(pairs[1], passed)]
-    return np.array(sorted(found), dtype=np.int64)
+    weights = PairsInMemory(pairs, generator(rng))
+    return np.array(find_among(weights, search, random_bits(rng)), dtype=np.int64)
 
 
 def _at_most(pairs: Whole, most: int, source: np.random.Generator) -> tuple[Whole, Whole]:

@@ -131,7 +131,8 @@ class PeoplePlan:
         noise = self.budget.noise(self.metric, self.radius)
         errors = errors_from_sums(self.added, noise, self.metric.restore(sums[1]), None)
         moved = np.abs(whole - cut)
-        worst = int(np.argmax(moved / np.maximum(errors, 1e-300)))
+        # what is known without noise is not moved
+        worst = int(np.argmax(np.where(errors > 0.0, moved, -1.0) / np.maximum(errors, 1e-300)))
         name = self.added.query.names[worst]
         return (
             f"the clip moves {name}, of all numbers the most, by {moved[worst]:.3g}; its noise has "

@@ -13,6 +13,7 @@ from tacit.releases.proof import ReleaseProof, claims_of
 from tacit.releases.proofs import of_answer
 from tacit.releases.release import Release
 from tacit.statistics.details import declared_columns
+from tacit.statistics.people.keys import UNIT, KeyRound, KeySearch
 from tacit.statistics.people.release import PeopleDetails
 from tacit.statistics.queries.language import bind_query
 
@@ -20,15 +21,12 @@ from tacit.statistics.queries.language import bind_query
 SCALE = Context(prec=40, rounding=ROUND_FLOOR)
 
 
-def proof(release: Release[PeopleDetails]) -> ReleaseProof | None:
-    """Return the noise on the sums, with the choices of a radius and of quantiles beside it.
-
-    None where keys were found: no node says that a threshold hides what one person alone has.
-    """
+def proof(release: Release[PeopleDetails]) -> ReleaseProof:
+    """Return the noise on the sums, and the choices of keys, a radius and quantiles beside it."""
     details = release.details
-    if details.keys is not None:
-        return None
     parts: list[tuple[Node | None, int]] = []
+    if details.keys is not None:
+        parts += [(_weights(details.keys, one), 1) for one in details.keys.rounds]
     if not details.nothing_summed:
         parts.append((_noise(details), 1))
     if details.found == "private":
@@ -45,6 +43,17 @@ def proof(release: Release[PeopleDetails]) -> ReleaseProof | None:
         claims=claims_of(of_answer(release, alone=details.session is None)),
         adjacency="replace" if details.promise.adjacency is Adjacency.REPLACE else "add-remove",
         given=(clipped, *release.all_assumptions),
+    )
+
+
+def _weights(search: KeySearch, one: KeyRound) -> Node:
+    """Return a round in which keys are weighed, and pass a threshold with whole noise."""
+    return node(
+        "weighted-keys",
+        length=UNIT,
+        most=search.most,
+        threshold=one.threshold,
+        variance=one.variance,
     )
 
 

@@ -27,7 +27,7 @@ from tacit.statistics.details import (
     check_guarantees,
     check_numbers,
 )
-from tacit.statistics.people.keys import KeySearch, delta_of
+from tacit.statistics.people.keys import KeySearch
 from tacit.statistics.people.noise import DISCRETE_SLACK
 from tacit.statistics.people.quantiles import ChoiceRanges
 from tacit.statistics.people.radius import left_of
@@ -142,9 +142,9 @@ class PeopleDetails(NumbersDetails):
         found: tuple[str, ...] = ()
         if self.keys is not None:
             found = (
-                f"the keys of {self.key_column} were found from the table: those whose weight with "
-                f"noise, passes a threshold; that any key does which one {unit} alone has is of a "
-                f"probability of {self.keys.delta:.3g} at most",
+                f"the keys of {self.key_column} were found from the table: those whose weight, "
+                f"with noise, passes a threshold; that any key does which one {unit} alone has is "
+                f"of a probability of {self.keys.delta:.3g} at most",
             )
         return (
             f"{declared}without looking at the table",
@@ -193,7 +193,7 @@ def certify(details: PeopleDetails) -> tuple[Guarantee, ...]:
             epsilon=promise.epsilon, delta=promise.delta, adjacency=sentence, **rest
         )
         # the noise is told with Φ(μ/2) at most, and a passing key adds half of its chance
-        success = success_of(details.level) + delta_of(details.keys.delta, adjacency)
+        success = success_of(details.level) + details.keys.delta
         success = min(math.nextafter(success, 2.0), 1.0)
     elif details.promise.pure:
         stated = ApproximateDP(epsilon=details.level, delta=0.0, adjacency=sentence, **rest)
@@ -276,7 +276,7 @@ def _check_keys(details: PeopleDetails) -> float:
     assert keys is not None, "keys were found"
     if promise.epsilon is None or promise.delta is None or details.session is not None:
         raise ValueError("keys are found under an ε with a δ, in a release by itself")
-    spent = delta_of(keys.delta, promise.adjacency)
+    spent = keys.delta
     if spent >= promise.delta or not keys.tells(details.level, promise.adjacency):
         raise ValueError("finding its keys tells more than its share")
     # a difference of doubles within a factor of two is exact; else it is rounded down
