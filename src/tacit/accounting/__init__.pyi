@@ -5,7 +5,9 @@ from .curves.calibration import calibrate as calibrate
 from .curves.calibration import least_noise as least_noise
 from .curves.profile import PrivacyProfile as PrivacyProfile
 from .curves.profile import profile_from_curves as profile_from_curves
+from .exchange.events import from_dp_event as from_dp_event
 from .mechanisms.allocation import random_allocation as random_allocation
+from .mechanisms.classical import discrete_laplace as discrete_laplace
 from .mechanisms.classical import laplace as laplace
 from .mechanisms.classical import randomized_response as randomized_response
 from .mechanisms.gaussian import gaussian as gaussian
@@ -15,6 +17,7 @@ from .mechanisms.indistinguishability import RoundAccount as RoundAccount
 from .mechanisms.indistinguishability import account_rounds as account_rounds
 from .mechanisms.indistinguishability import per_round_budgets as per_round_budgets
 from .mechanisms.indistinguishability import renyi_over_adjacency as renyi_over_adjacency
+from .mechanisms.mixtures import gaussian_mixture as gaussian_mixture
 from .mechanisms.projected_noise import projected_plus_noise as projected_plus_noise
 from .mechanisms.projection import ProjectedSteps as ProjectedSteps
 from .mechanisms.projection import noisy_projection as noisy_projection
