@@ -88,18 +88,16 @@ def test_stages_and_wider_searches_come_nearer(book):
 @pytest.mark.parametrize("least", [1, 20, 90])
 def test_every_codeword_is_a_mean_over_enough_vectors(least, monkeypatch):
     """Cells of the fit, caught as they are averaged: counted and averaged again in float64."""
-    from tacit.hidden_states.codebooks import residual_fitting
+    from tacit.hidden_states.codebooks import residual
 
     last = []
-    means = residual_fitting._means
-    monkeypatch.setattr(
-        residual_fitting, "_means", lambda *given: last.append(given) or means(*given)
-    )
+    means = residual._means
+    monkeypatch.setattr(residual, "_means", lambda *given: last.append(given) or means(*given))
     owners = np.repeat(np.arange(600), 4)
     source = np.random.default_rng(0)
     # rows of one vector lie near each other: many rows are few vectors
     rows = (ROWS[owners] + 0.1 * source.normal(size=(2400, 12))).astype(np.float32)
-    found = residual_fitting.fit_codewords(rows, owners, 50, least, source)
+    found = residual.fit_codewords(rows, owners, 50, least, source)
     given, cells, _ = last[-1]
     assert given is rows
     assert set(cells.tolist()) == set(range(len(found)))

@@ -54,11 +54,11 @@ from .membership.declared import membership_attack as membership_attack
 from .membership.groups import group_attack as group_attack
 from .membership.groups import swap_attack as swap_attack
 from .membership.likelihood import likelihood_ratio as likelihood_ratio
-from .membership.lira import lira as lira
 from .membership.rmia import rmia as rmia
 from .membership.roc import OperatingPoint as OperatingPoint
 from .membership.roc import RocSummary as RocSummary
 from .membership.roc import roc as roc
+from .membership.shadows import lira as lira
 from .membership.shadows import shadow_attack as shadow_attack
 from .retrieval.attack import retrieve as retrieve
 from .retrieval.attack import zipf as zipf

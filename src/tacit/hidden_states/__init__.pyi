@@ -30,6 +30,7 @@ from .codebooks.encoding import PreparedCodes as PreparedCodes
 from .codebooks.encoding import decode_codes as decode_codes
 from .codebooks.encoding import prepare_codes as prepare_codes
 from .codebooks.estimator import VectorQuantizer as VectorQuantizer
+from .codebooks.estimator import fit_vectors as fit_vectors
 from .codebooks.estimator import quantize_embeddings as quantize_embeddings
 from .codebooks.exchange import faiss_index as faiss_index
 from .codebooks.exchange import packed_codes as packed_codes
@@ -43,7 +44,6 @@ from .codebooks.methods import VectorFit as VectorFit
 from .codebooks.product import ProductCodebook as ProductCodebook
 from .codebooks.release import CodeRows as CodeRows
 from .codebooks.residual import ResidualCodebook as ResidualCodebook
-from .codebooks.vectors import fit_vectors as fit_vectors
 from .defences.stored import StoredRelease as StoredRelease
 from .defences.values import Principal as Principal
 from .defences.values import Product as Product

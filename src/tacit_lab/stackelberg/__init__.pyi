@@ -13,7 +13,7 @@ from .noise import EllipticalNoise as EllipticalNoise
 from .noise import FullGaussianNoise as FullGaussianNoise
 from .noise import MixtureNoise as MixtureNoise
 from .noise import StackelbergNoise as StackelbergNoise
-from .rules import StackelbergChecks as StackelbergChecks
-from .rules import StackelbergRules as StackelbergRules
+from .workflow import StackelbergChecks as StackelbergChecks
+from .workflow import StackelbergRules as StackelbergRules
 from .workflow import decoder_margin as decoder_margin
 from .workflow import estimate_stackelberg as estimate_stackelberg

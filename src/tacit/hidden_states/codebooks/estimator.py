@@ -1,4 +1,4 @@
-"""Codes of vectors with scikit-learn's conventions, and in the shape of embedding quantisers."""
+"""Codes of vectors alone: fitted, with scikit-learn's conventions, and as embedding quantisers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,63 @@ from numpy.typing import ArrayLike
 
 from tacit._ground.checks import RandomSource, integer
 from tacit.hidden_states.codebooks.certificates import CodeCertificate, code_type
+from tacit.hidden_states.codebooks.codebook import Codebook
 from tacit.hidden_states.codebooks.codec import Codec, load_codec
 from tacit.hidden_states.codebooks.encoding import ONE_CODE, prepare_codes
-from tacit.hidden_states.codebooks.methods import BEAM, LEAST_CELL, PromptCodes, VectorFit
+from tacit.hidden_states.codebooks.methods import (
+    BEAM,
+    LEAST_CELL,
+    CodebookFit,
+    ProductFit,
+    PromptCodes,
+    ResidualFit,
+    VectorFit,
+)
+from tacit.hidden_states.codebooks.product import ProductCodebook
 from tacit.hidden_states.codebooks.release import CodeRows
 from tacit.hidden_states.codebooks.residual import ResidualCodebook
-from tacit.hidden_states.codebooks.vectors import fit_vectors
 from tacit.releases import Release
+
+
+def fit_vectors(
+    vectors: ArrayLike,
+    how: VectorFit,
+    *,
+    rng: RandomSource = None,
+    progress: bool | None = None,
+) -> Codec:
+    """Fit a codebook on public vectors: whole, in parts, or in stages that are summed.
+
+    Args:
+        vectors: (n, d), public, disjoint from what is released.
+        how: parts or stages, and codewords of each.
+        rng: source of the choices.
+        progress: whether a bar is shown; None for when stderr is a terminal.
+
+    Returns:
+        A ``ResidualCodebook`` of two stages or more, a ``ProductCodebook`` of two parts or more, a
+        ``Codebook`` otherwise.
+
+    Raises:
+        ValueError: vectors that are not finite, or fewer than codewords or a least cell.
+
+    Example:
+        >>> import numpy as np
+        >>> rows = np.random.default_rng(0).normal(size=(900, 6)).astype(np.float32)
+        >>> fit_vectors(rows, VectorFit(size=8, stages=2), rng=0).sizes
+        (8, 8)
+    """
+    if how.stages > 1:
+        residual = ResidualFit(
+            stages=how.stages, size=how.size, least_cell=how.least_cell, beam=how.beam
+        )
+        return ResidualCodebook.fit(vectors, residual, rng=rng, progress=progress)
+    if how.parts > 1:
+        product = ProductFit(parts=how.parts, size=how.size, least_cell=how.least_cell)
+        return ProductCodebook.fit(vectors, product, rng=rng, progress=progress)
+    whole = CodebookFit(size=how.size, least_cell=how.least_cell)
+    return Codebook.fit(vectors, whole, rng=rng, progress=progress)
+
 
 PRECISION = re.compile(r"([PR])Q(\d{1,6})(?:x(\d{1,2}))?")
 LARGEST_BITS = 24
