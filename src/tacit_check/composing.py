@@ -200,18 +200,16 @@ def alike(parts: Sequence[tuple[int, Both]]) -> list[tuple[int, Both]]:
 
 def failed(parts: Sequence[tuple[int, Both]]) -> list[tuple[int, Both]]:
     """Return parts with all that may give themselves away as one, the last: 1 − Π (1 − δ)."""
-    kept, silent, attained, found = [], ONE, True, False
+    kept, silent, attained = [], ONE, True
     for count, both in parts:
-        chance = both.curves[0].fails
-        if chance is None:
+        curve = both.curves[0]
+        if curve.fails is None:
             kept.append((count, both))
-            continue
-        found, silent = True, silent * (ONE - chance) ** count
-        attained = attained and both.curves[0].attained
-    if found:
-        one = failing(ONE - silent)
-        curves = tuple(replace(curve, attained=attained) for curve in one.curves)
-        kept.append((1, replace(one, curves=curves)))
+        else:
+            silent, attained = silent * (ONE - curve.fails) ** count, attained and curve.attained
+    if len(kept) < len(parts):
+        (curve,) = failing(ONE - silent).curves
+        kept.append((1, Both((replace(curve, attained=attained),))))
     return kept
 
 

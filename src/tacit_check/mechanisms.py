@@ -233,8 +233,6 @@ def _code(node: Node, _: Reader) -> Known:
 
 
 def _thresholds(node: Node, reader: Reader) -> Known:
-    if reader.adjacency != "add-remove":
-        raise RefusedFileError("thresholds: only where records are added or removed")
     keys = count(node, "counts")
     chance = _above(node["of"], number(node, "threshold") - 1)
     base = reader.single(node)
@@ -252,12 +250,8 @@ def _weighted(node: Node, reader: Reader) -> Known:
     moved = elementary.smoothed(fmpq(units * length * length), variance, units * most)
     alone = elementary.key_alone(length, most, threshold, variance)
     sentence = "a unit gives its weights to keys that it has, chosen by these and by those found"
-    return Known(
-        ((1, moved), (1, alone)),
-        theorems=(*moved.theorems, *alone.theorems),
-        notes=(moved.note,),
-        given=(sentence,),
-    )
+    theorems = (*moved.theorems, *alone.theorems)
+    return Known(((1, moved), (1, alone)), None, None, None, (sentence,), theorems, (moved.note,))
 
 
 def _above(node: Any, gap: fmpq) -> arb:
@@ -389,12 +383,7 @@ MAKERS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], Maker
     "sketch": (("columns", "dim", "lowest", "highest"), (), (), _sketch),
     "code": (("sizes",), (), (), _code),
     "thresholds": (("counts", "threshold", "of"), (), ADD, _thresholds),
-    "weighted-keys": (
-        ("length", "most", "threshold", "variance"),
-        (),
-        ADD + REPLACE,
-        _weighted,
-    ),
+    "weighted-keys": (("length", "most", "threshold", "variance"), (), ADD + REPLACE, _weighted),
     "differences": (("distance",), ("digest",), ("inputs",), _distance),
     "swaps": (("distance",), ("digest",), ("inputs",), _distance),
     "boxes": (("covariance", "parts"), (), ADD + REPLACE, _boxes),
