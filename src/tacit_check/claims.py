@@ -9,7 +9,7 @@ from typing import Any
 from flint import acb, arb, fmpq
 
 from tacit_check.balls import HALF, ONE, ZERO, RefusedFileError, half_square_tail, largest, said
-from tacit_check.composing import Composed
+from tacit_check.composing import Composed, Worst
 from tacit_check.mechanisms import Known, Reader
 from tacit_check.projections import integral
 from tacit_check.reading import Proof, count, number, only, sentence_of
@@ -82,7 +82,9 @@ def check(proof: Proof, measured: Mapping[str, Any] | None = None) -> Result:
     mechanism = Reader(proof, measured).read(proof.mechanism)
     claims = [read_claim(claim) for claim in proof.claims]
     deltas = [one["delta"] for one in claims if one["kind"] == "approximate-dp" and one["delta"]]
-    composed = Composed(mechanism.parts, min(deltas, default=fmpq(1, 10**10)))
+    least = min(deltas, default=fmpq(1, 10**10))
+    choices = mechanism.choices
+    composed = Worst(choices, least) if choices else Composed(mechanism.parts, least)
     if mechanism.unknown:
         verdicts = tuple(
             Checked(sentence(one), NOT_CHECKABLE, why=mechanism.unknown) for one in claims
@@ -195,7 +197,7 @@ def sentence(claim: Claim) -> str:
 
 
 def _approximate(claim: Claim, mechanism: Known, composed: Composed) -> Checked:
-    if not mechanism.parts:
+    if not mechanism.paired:
         return verdict(claim, claim["delta"], None, None)
     if claim["delta"] == 0:
         return _pure(claim, mechanism, composed)
@@ -211,7 +213,7 @@ def _approximate(claim: Claim, mechanism: Known, composed: Composed) -> Checked:
 
 
 def _pure(claim: Claim, mechanism: Known, composed: Composed) -> Checked:
-    if not mechanism.parts:
+    if not mechanism.paired:
         return verdict(claim, claim["epsilon"], None, None)
     exact = composed.pure
     source = "losses of releases about one record add up at most"
@@ -249,7 +251,7 @@ def _success(claim: Claim, mechanism: Known, composed: Composed) -> Checked:
     prior, success = claim["prior"], claim["success"]
     if prior == 1 or success == 1:
         return exactly(claim, success, fmpq(1) if prior == 1 else fmpq(0), True)
-    if mechanism.parts:
+    if mechanism.paired:
         source = "finite laws: fractions"
         exact = composed.exact((1 - prior) / prior)
         if exact is not None:
@@ -302,7 +304,7 @@ def _naming(claim: Claim, mechanism: Known, composed: Composed) -> Checked:
     if mechanism.cells is not None and mechanism.cells[1] == candidates:
         share = fmpq(mechanism.cells[0], candidates)
         return exactly(claim, success, share, not mechanism.given, "Bayes' rule")
-    if mechanism.factor is not None and not mechanism.parts:
+    if mechanism.factor is not None and not mechanism.paired:
         share = min(fmpq(1), mechanism.factor / candidates)
         return exactly(claim, success, share, False, "maximal leakage")
     if square is None or candidates > 100_000:
@@ -329,7 +331,7 @@ def _information(claim: Claim, mechanism: Known, composed: Composed) -> Checked:
     bounds: list[arb] = []
     if mechanism.nats is not None:
         bounds.append(mechanism.nats)
-    if mechanism.parts and candidates is None:
+    if mechanism.paired and candidates is None:
         # under every law on two inputs: ln 2, and the capacity at the variance μ²/4
         bounds.append(arb(2).log())
         if composed.gaussian is not None:
@@ -345,7 +347,7 @@ def _information(claim: Claim, mechanism: Known, composed: Composed) -> Checked:
 def _factor(claim: Claim, mechanism: Known, composed: Composed) -> Checked:
     if mechanism.factor is not None:
         return exactly(claim, claim["factor"], mechanism.factor, False)
-    if mechanism.parts and composed.pure is not None:
+    if mechanism.paired and composed.pure is not None:
         # ln of the factor is at most ε under every prior
         value = arb(composed.pure).exp()
         return verdict(claim, claim["factor"], value, None, "maximal leakage is at most ε")

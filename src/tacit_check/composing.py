@@ -18,6 +18,8 @@ from tacit_check.lower import lower_bound
 # Points of a lattice: the first that shows the claim. Above the claim by more than the share beside
 # them, four times the points would not show it either.
 SIZES = ((1 << 13, 0.3), (1 << 15, 0.02), (1 << 17, 0.0))
+# A lattice that shows most of several mechanisms to be no worse than claimed.
+ROUGH = (1 << 10, 9.0)
 # Points of a lattice that bounds from below.
 MOST_LOWER = 1 << 15
 # Of δ: what may be cut at the ends, and the smallest δ that a success is known to.
@@ -31,9 +33,16 @@ class Composed:
     Args:
         parts: (count, curves) of each.
         delta: the least δ that is asked for.
+        sizes: points of lattices, and shares above a claim.
     """
 
-    def __init__(self, parts: Sequence[tuple[int, Both]], delta: fmpq) -> None:
+    def __init__(
+        self,
+        parts: Sequence[tuple[int, Both]],
+        delta: fmpq,
+        sizes: Sequence[tuple[int, float]] = SIZES,
+    ) -> None:
+        self.sizes = sizes
         self.parts = merged(parts)
         self.least = min(delta, fmpq(1, 10**4))
         self.theorems: tuple[str, ...] = ()
@@ -120,13 +129,25 @@ class Composed:
             return value, value if self.attained else None
         self.theorems = (SOURCE,)
         upper, size = ONE, 0
-        for size, share in SIZES:
+        for size, share in self.sizes:
             upper = largest(laws.height(self.law(way, size), epsilon) for way in self.ways)
             if upper <= claimed:
                 return upper, None
             if upper > arb(claimed) * (ONE + share):
                 break
         return upper, self.lower(epsilon, min(size, MOST_LOWER))
+
+    def surely(self, epsilon: arb) -> arb:
+        """Return a bound of H(ε) without a lattice: e^{(α−1)(D_α − ε)} (1 − 1/α)^{α−1}/α, α > 1."""
+        least = ONE
+        for order in (fmpq(3, 2), fmpq(2), fmpq(4), fmpq(8), fmpq(16), fmpq(32), fmpq(64)):
+            # Canonne, Kamath and Steinke (2020), Proposition 12
+            moment, alpha = self.moment(order), arb(order)
+            if moment is None or not moment.is_finite():
+                break
+            spent = (moment - (alpha - 1) * epsilon).exp()
+            least = least.min(spent * (ONE - ONE / alpha) ** (alpha - 1) / alpha)
+        return least
 
     def lower(self, epsilon: arb, size: int) -> arb | None:
         """Return a lower bound of H(ε) in the worse order; None where no pair attains it."""
@@ -178,6 +199,40 @@ class Composed:
             found = part if found is None else laws.add(found, part, cut, size)
         assert found is not None
         return found
+
+
+class Worst(Composed):
+    """The worst of several mechanisms, of which the file does not say which it is.
+
+    Args:
+        choices: the parts of each.
+        delta: the least δ that is asked for.
+    """
+
+    def __init__(self, choices: Sequence[Sequence[tuple[int, Both]]], delta: fmpq) -> None:
+        super().__init__((), delta)
+        self.choices = [Composed(parts, delta, (ROUGH, *SIZES)) for parts in choices]
+
+    def moment(self, order: fmpq) -> arb | None:
+        """Return the largest ln ∫ P^α Q^{1−α}."""
+        found = [one.moment(order) for one in self.choices]
+        known = [one for one in found if one is not None]
+        return largest(known) if len(known) == len(found) else None
+
+    def at(self, epsilon: arb, claimed: fmpq) -> tuple[arb, arb | None]:
+        """Return an upper and a lower bound of the largest H(ε)."""
+        self.theorems = (SOURCE,)
+        upper, lower = ZERO, ZERO
+        for one in self.choices:
+            above, below = one.surely(epsilon), None
+            if not above <= claimed:
+                above, below = one.at(epsilon, claimed)
+            upper = upper.max(above)
+            lower = lower if below is None else lower.max(below)
+            if not above <= claimed:
+                # one that is not shown is enough, and those after it are not looked at
+                return ONE, lower
+        return upper, lower
 
 
 def step_of(curve: Curve, mass: arb, size: int) -> int:

@@ -26,6 +26,7 @@ class Known:
     Attributes:
         parts: (count, curves) of independent releases about the same record; none where there is no
             pair of inputs.
+        choices: the same of every mechanism that it may be, where the worst of several counts.
         factor: what it multiplies the chance of any guess by.
         nats: an upper bound of the information, a number.
         cells: (n, N) of a function with n values of one of N equally likely candidates.
@@ -36,6 +37,7 @@ class Known:
     """
 
     parts: tuple[tuple[int, Both], ...] = ()
+    choices: tuple[tuple[tuple[int, Both], ...], ...] = ()
     factor: fmpq | None = None
     nats: arb | None = None
     cells: tuple[int, int] | None = None
@@ -43,6 +45,11 @@ class Known:
     theorems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     unknown: str = ""
+
+    @property
+    def paired(self) -> bool:
+        """Whether there is a pair of inputs that is told apart best."""
+        return bool(self.parts or self.choices)
 
 
 Maker = Callable[[Node, "Reader"], Known]
@@ -215,12 +222,13 @@ def _column(node: Node, _: Reader) -> Known:
 def _sketch(node: Node, _: Reader) -> Known:
     sizes = count(node, "columns", high=10**5), count(node, "dim", high=10**5)
     low = number(node, "lowest", low=0, high=1, above=True)
-    curves = projections.sketch(*sizes, low, number(node, "highest", low=1))
-    if curves is None:
-        return Known(
-            unknown="sketch: two ends in many dimensions need an integral that is not here"
-        )
-    return pair(curves)
+    choices = projections.sketch(*sizes, low, number(node, "highest", low=1))
+    if not choices:
+        return Known(unknown="sketch: more dimensions or numbers than lattices are built for")
+    first = choices[0][0][1]
+    if len(choices) == 1:
+        return pair(first)
+    return Known(choices=tuple(map(tuple, choices)), theorems=first.theorems)
 
 
 def _code(node: Node, _: Reader) -> Known:
@@ -331,8 +339,9 @@ def _composition(node: Node, reader: Reader) -> Known:
             raise RefusedFileError("parts: expected objects")
         only(part, "parts", ("count", "of"))
         times, one = count(part, "count", high=MOST_COUNT), reader.read(part["of"])
-        if one.unknown:
-            unknown = one.unknown
+        unknown = one.unknown or unknown
+        if one.choices:
+            unknown = f"{part['of']['kind']}: its worst case is known of one release alone"
         if one.cells is not None or (one.nats is not None and one.factor is None):
             raise RefusedFileError("composition: information about a declared law does not add up")
         parts += [(times * inner, curves) for inner, curves in one.parts]

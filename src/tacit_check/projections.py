@@ -6,14 +6,22 @@ from collections.abc import Callable
 
 from flint import acb, arb, ctx, fmpq
 
-from tacit_check.balls import HALF, ONE, ZERO, RefusedFileError, half_square_tail, largest
-from tacit_check.curves import Both, Curve, from_tails, highest
+from tacit_check.balls import (
+    HALF,
+    ONE,
+    PRECISION,
+    ZERO,
+    RefusedFileError,
+    half_square_tail,
+    largest,
+)
+from tacit_check.curves import Both, Curve, from_tails
 from tacit_check.elementary import gaussian, nothing
 
 # Bits of an integral: its ball is as wide as this, and says so; what its ends may leave out.
 BITS, LEFT_OUT = 96, 2.0**-110
-# Columns times dimensions of a sketch.
-MOST_COORDINATES = 20_000
+# Columns times dimensions of a sketch, and dimensions where both ends occur.
+MOST_COORDINATES, MOST_SPLITS = 20_000, 32
 
 
 def integral(integrand: Callable[[acb, bool], acb], low: arb, high: arb, least: int = -BITS) -> arb:
@@ -165,31 +173,35 @@ def _quantile(below: Callable[[arb], arb]) -> arb:
     return arb(arb(low).exp().lower())
 
 
-def sketch(columns: int, dim: int, low: fmpq, high: fmpq) -> Both | None:
-    """r columns N(0, l) against N(0, 1), l between two ends; None where both ends occur at once.
+def sketch(columns: int, dim: int, low: fmpq, high: fmpq) -> list[list[tuple[int, Both]]]:
+    """Every split of k eigenvalues into m at the upper end and k − m at the lower one.
 
-    Every eigenvalue is 1 or at an end. With one dimension, or one end at 1, each split has a χ² law
-    of n = rm degrees in one direction: L = ½ (l − 1) G − ½ n ln l, G from l⁻¹ χ² under Q.
+    N(0, l) and N(0, 1) are made from N(0, l') and N(0, 1) by shrinking and adding noise where l
+    lies between 1 and l': the worst eigenvalues are at the ends, and none need stay at 1. Nothing
+    where there are more than a lattice is built for.
     """
     if low == 1 and high == 1:
-        return nothing()
-    if columns * dim > MOST_COORDINATES or (dim > 1 and low != 1 and high != 1):
-        return None
-    # in the other order the eigenvalues are inverted
-    orders = [(arb(low), arb(high)), (ONE / arb(high), ONE / arb(low))]
-    found = [
-        highest([_scaled(columns * m, end) for m in range(1, dim + 1) for end in ends])
-        for ends in orders
-    ]
-    return Both(
-        tuple(found),
-        order="sketch",
-        theorems=("pave, Lemma 7.6: the worst eigenvalues are at the ends",),
-    )
+        return [[(1, nothing())]]
+    wide = low != 1 and high != 1 and dim > MOST_SPLITS
+    if wide or columns * dim > MOST_COORDINATES:
+        return []
+    splits = [dim] if low == 1 else [0] if high == 1 else range(dim, -1, -1)
+    found = []
+    for m in splits:
+        sizes = ((columns * m, high), (columns * (dim - m), low))
+        found.append([(1, _scaled(count, arb(end))) for count, end in sizes if count])
+    return found
 
 
-def _scaled(count: int, end: arb) -> Curve:
-    # n coordinates N(0, l) against N(0, 1)
+def _scaled(count: int, end: arb) -> Both:
+    # n coordinates N(0, l) against N(0, 1); in the other order the eigenvalue is 1/l
+    curves = tuple(_chi_square(count, one) for one in (end, ONE / end))
+    source = "shrinking and adding noise: the worst eigenvalues of a sketch are at the ends"
+    return Both(curves, order="sketch", theorems=(source,))
+
+
+def _chi_square(count: int, end: arb) -> Curve:
+    # L = ½ (l − 1) G − ½ n ln l, where l G is χ² under P and G under Q
     half, gain = arb(fmpq(count, 2)), (end - 1) * HALF
     rest = end.log() * half
     above = gain > 0
@@ -202,10 +214,29 @@ def _scaled(count: int, end: arb) -> Curve:
         if not level > 0:
             return ZERO.union(ONE), ZERO.union(ONE)
         places = (level, level * end)
-        if above:
-            own, other = (one.gamma_upper(half, regularized=1) for one in places)
-        else:
-            own, other = (one.gamma_lower(half, regularized=1) for one in places)
-        return own, other
+        own, other = (gamma_tails(half, one) for one in places)
+        return (own[1], other[1]) if above else (own[0], other[0])
 
-    return nothing().curves[0] if gain.is_zero() else from_tails(tails)
+    def renyi(order: fmpq) -> arb:
+        # ∫ P^α Q^{1−α} = l^{−α/2} (α/l + 1 − α)^{−1/2} a coordinate, infinite where that is no root
+        inner = arb(order) / end + 1 - order
+        return -half * (order * end.log() + inner.log()) if inner > 0 else arb.pos_inf()
+
+    return from_tails(tails, renyi=renyi)
+
+
+def gamma_tails(shape: arb, x: arb) -> tuple[arb, arb]:
+    """Return P(G < x) and P(G > x) of a Gamma law, the smaller with its digits."""
+    if x >= shape:
+        upper = x.gamma_upper(shape, regularized=1)
+        return ONE - upper, upper
+    # x^s e^{−x}/Γ(s + 1) (1 + x/(s + 1) + x²/(s + 1)(s + 2) + …), every term above 0
+    term, total, place = ONE, ONE, shape + 1
+    while not term <= total * arb(2) ** -PRECISION:
+        term = term * x / place
+        total, place = total + term, place + 1
+    # what is left is below a geometric series
+    ratio = x / place
+    total += ZERO.union(term * ratio / (ONE - ratio))
+    lower = (shape * x.log() - x - (shape + 1).lgamma()).exp() * total
+    return lower, ONE - lower

@@ -241,6 +241,44 @@ def test_a_sketch_in_one_direction_by_quadrature():
     both_sides(node, claim, "delta", delta, within=1e-6)
 
 
+def test_a_sketch_with_both_ends_is_as_its_worst_split():
+    from tests.accounting import quadrature
+
+    # two columns in two dimensions: both numbers at one end, at the other, or one at each
+    low, high, epsilon = mpf("0.75"), mpf("1.3"), 0.4
+    claim = {"kind": "approximate-dp", "epsilon": "0.4"}
+    with mp.workdps(20):
+        deltas = [
+            value
+            for up, down in ((high, low), (1 / low, 1 / high))
+            for value in (
+                quadrature.equal_sketch(epsilon, up, 4),
+                quadrature.equal_sketch(epsilon, down, 4),
+                quadrature.two_ended_sketch(epsilon, up, 2, down, 2),
+            )
+        ]
+    node = {"kind": "sketch", "columns": "2", "dim": "2", "lowest": "0.75", "highest": "1.3"}
+    both_sides(node, claim, "delta", float(max(deltas)))
+    # its worst split is not that of several together
+    twice = {"kind": "composition", "parts": [{"count": "2", "of": node}]}
+    assert verdicts(twice, [{**claim, "delta": "0.9"}]) == ["not checkable"]
+
+
+@pytest.mark.parametrize("shape", ["0.5", "40", "700"])
+def test_both_tails_of_a_gamma_law_have_their_digits(shape):
+    from flint import arb
+
+    from tacit_check.projections import gamma_tails
+
+    mp.dps = 40
+    for factor in ("0.3", "0.99", "1.2"):
+        x = mpf(shape) * mpf(factor)
+        lower, upper = gamma_tails(arb(shape), arb(shape) * arb(factor))
+        for found, truth in ((lower, (0, x)), (upper, (x, mp.inf))):
+            value = mp.gammainc(mpf(shape), *truth, regularized=True)
+            assert abs(mpf(found.mid().str(40, radius=False)) / value - 1) < 1e-30
+
+
 def test_renyi_divergences_by_quadrature():
     rate, order = 0.2, 3
 

@@ -71,6 +71,8 @@ def sketch(*, rank: int, dim: int, gamma: float, both_orders: bool = True) -> Pr
     # in the other direction the ratios are inverted; the upper end up, and the lower one is exact
     reverse = (stability / (1 - stability) * (1 + UNITS * EPS), -stability / (1 + stability))
     order = "in both orders" if both_orders else "in one order"
+    # stable in both orders: l and 1/l are at most 1 + γ, rounded outwards
+    highest = math.nextafter(1.0 + stability, math.inf)
     return _between(
         (columns, size),
         [forward] if both_orders else [forward, reverse],
@@ -81,7 +83,11 @@ def sketch(*, rank: int, dim: int, gamma: float, both_orders: bool = True) -> Pr
             NOT_PUBLISHED,
         ),
         mechanism=node(
-            "sketch", columns=columns, dim=size, lowest=1.0 - stability, highest=1.0 + stability
+            "sketch",
+            columns=columns,
+            dim=size,
+            lowest=math.nextafter(1.0 / highest, 0.0),
+            highest=highest,
         )
         if both_orders
         else None,
