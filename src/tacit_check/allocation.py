@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from flint import arb, fmpq, fmpz_poly
+from flint import arb, fmpq
 
 from tacit_check.balls import HALF, ONE, ZERO, half_square_tail, integer_up, whole
 from tacit_check.curves import Both, Curve
 from tacit_check.elementary import ADDED, gaussian, nothing
+from tacit_check.laws import convolved, repeated
 
 # Points of a lattice and bits of a mass; what one ratio may have beyond the lattice; the largest
 # distance at which a lattice of equal steps holds both the bulk and the tail of a ratio.
@@ -28,7 +29,8 @@ def random_allocation(exact: fmpq, steps: int) -> Both | None:
         return gaussian(exact)
     if exact > FARTHEST * FARTHEST or steps > MOST_STEPS:
         return None
-    return Both(_curves(_average(arb(exact).sqrt(), steps), steps), order=ADDED, theorems=(SOURCE,))
+    total = repeated(_ratio(arb(exact).sqrt()), steps, lambda one, other, _: one.plus(other))
+    return Both(_curves(total, steps), order=ADDED, theorems=(SOURCE,))
 
 
 SOURCE = "Feldman and Shenfeld (2025), Section 3: the pair of balls in bins; convex order"
@@ -53,8 +55,7 @@ class Spread:
             one = one.coarser()
         while other.step < one.step:
             other = other.coarser()
-        product = fmpz_poly(one.masses) * fmpz_poly(other.masses)
-        masses = [-((-int(mass)) >> BITS) for mass in product.coeffs()]
+        masses = convolved(one.masses, other.masses, BITS)
         # Σ of a sum beyond: what either has beyond its last point is a mean, which adds up
         total = Spread(one.step, masses, one.beyond + other.beyond)
         while len(total.masses) > POINTS:
@@ -111,19 +112,6 @@ def _ratio(distance: arb) -> Spread:
         masses.append((calls[place + 1] - 2 * calls[place] + calls[place - 1]) / unit)
     masses.append((calls[-2] - calls[-1]) / unit)
     return Spread(step, [max(0, integer_up(mass, BITS)) for mass in masses], calls[-1])
-
-
-def _average(distance: arb, steps: int) -> Spread:
-    # the sum of t ratios, by binary powers
-    power, total = _ratio(distance), None
-    while steps:
-        if steps % 2:
-            total = power if total is None else total.plus(power)
-        steps //= 2
-        if steps:
-            power = power.plus(power)
-    assert total is not None
-    return total
 
 
 def _curves(total: Spread, steps: int) -> tuple[Curve, Curve]:

@@ -9,7 +9,7 @@ from typing import Any
 from flint import arb, arb_mat, fmpq, fmpq_mat
 
 from tacit_check.balls import RefusedFileError
-from tacit_check.reading import decimal, items, only
+from tacit_check.reading import items, numbers, only
 
 # Numbers of a sum, parts, and corners that are looked at.
 MOST_SIZE, MOST_PARTS, MOST_CORNERS = 1024, 4096, 1 << 14
@@ -30,7 +30,7 @@ def distance(node: Mapping[str, Any], adjacency: str) -> tuple[fmpq, str]:
 
 
 def _row(row: Any) -> list[fmpq]:
-    return items({"row": row}, "row", lambda one: decimal(one, "covariance"), MOST_SIZE)
+    return numbers(row, "covariance", MOST_SIZE)
 
 
 def _part(part: Any, size: int) -> list[Box]:

@@ -269,17 +269,14 @@ def _success(claim: Claim, mechanism: Known, composed: Composed) -> Checked:
             None if lower is None else ONE - share + share * lower,
             NEYMAN,
         )
-    return _guess(claim, mechanism)
+    return _guess(claim, mechanism, prior)
 
 
-def _guess(claim: Claim, mechanism: Known) -> Checked:
+def _guess(claim: Claim, mechanism: Known, prior: fmpq) -> Checked:
     """Bounds of a guess that is right with probability ``prior`` blind, by counting or by nats."""
-    prior, success = claim["prior"], claim["success"]
-    if mechanism.cells is not None:
-        occupied, candidates = mechanism.cells
-        if prior == fmpq(1, candidates) or _near(prior, fmpq(1, candidates)):
-            value = fmpq(occupied, candidates)
-            return exactly(claim, success, value, not mechanism.given, "Bayes' rule")
+    success = claim["success"]
+    if mechanism.cells is not None and _near(prior, fmpq(1, mechanism.cells[1])):
+        return exactly(claim, success, fmpq(*mechanism.cells), not mechanism.given, "Bayes' rule")
     if mechanism.factor is not None:
         value = min(fmpq(1), mechanism.factor * prior)
         return exactly(claim, success, value, False, "maximal leakage")
@@ -301,12 +298,9 @@ def _near(one: fmpq, other: fmpq) -> bool:
 def _naming(claim: Claim, mechanism: Known, composed: Composed) -> Checked:
     candidates, success = claim["candidates"], claim["success"]
     square = composed.gaussian
-    if mechanism.cells is not None and mechanism.cells[1] == candidates:
-        share = fmpq(mechanism.cells[0], candidates)
-        return exactly(claim, success, share, not mechanism.given, "Bayes' rule")
-    if mechanism.factor is not None and not mechanism.paired:
-        share = min(fmpq(1), mechanism.factor / candidates)
-        return exactly(claim, success, share, False, "maximal leakage")
+    named = mechanism.cells is not None and mechanism.cells[1] == candidates
+    if named or (mechanism.factor is not None and not mechanism.paired):
+        return _guess(claim, mechanism, fmpq(1, candidates))
     if square is None or candidates > 100_000:
         return verdict(claim, success, None, None)
     value = simplex(arb(square).sqrt(), candidates)

@@ -131,25 +131,13 @@ def found(path: str, data: str | None = None) -> dict[str, Any]:
         result = check(proof, {} if data is None else measure(data))
     except RefusedFileError as error:
         return refusal(str(error))
-    return {
-        "word": result.word,
-        "why": "",
-        "holds": result.holds,
-        **asdict(result),
-    }
+    return {"word": result.word, "why": "", "holds": result.holds, **asdict(result)}
 
 
 def refusal(why: str) -> dict[str, Any]:
     """Return what is said of a file that is refused."""
-    return {
-        "word": "refused",
-        "why": why,
-        "holds": False,
-        "verdicts": [],
-        "given": [],
-        "theorems": [],
-        "notes": [],
-    }
+    nothing = dict.fromkeys(("verdicts", "given", "theorems", "notes"), ())
+    return {"word": "refused", "why": why, "holds": False, **nothing}
 
 
 def tell(path: str, answer: dict[str, Any], stream: TextIO, *, plain: bool = False) -> int:

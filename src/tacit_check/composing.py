@@ -137,18 +137,6 @@ class Composed:
                 break
         return upper, self.lower(epsilon, min(size, MOST_LOWER))
 
-    def surely(self, epsilon: arb) -> arb:
-        """Return a bound of H(ε) without a lattice: e^{(α−1)(D_α − ε)} (1 − 1/α)^{α−1}/α, α > 1."""
-        least = ONE
-        for order in (fmpq(3, 2), fmpq(2), fmpq(4), fmpq(8), fmpq(16), fmpq(32), fmpq(64)):
-            # Canonne, Kamath and Steinke (2020), Proposition 12
-            moment, alpha = self.moment(order), arb(order)
-            if moment is None or not moment.is_finite():
-                break
-            spent = (moment - (alpha - 1) * epsilon).exp()
-            least = least.min(spent * (ONE - ONE / alpha) ** (alpha - 1) / alpha)
-        return least
-
     def lower(self, epsilon: arb, size: int) -> arb | None:
         """Return a lower bound of H(ε) in the worse order; None where no pair attains it."""
         if not self.attained:
@@ -213,20 +201,12 @@ class Worst(Composed):
         super().__init__((), delta)
         self.choices = [Composed(parts, delta, (ROUGH, *SIZES)) for parts in choices]
 
-    def moment(self, order: fmpq) -> arb | None:
-        """Return the largest ln ∫ P^α Q^{1−α}."""
-        found = [one.moment(order) for one in self.choices]
-        known = [one for one in found if one is not None]
-        return largest(known) if len(known) == len(found) else None
-
     def at(self, epsilon: arb, claimed: fmpq) -> tuple[arb, arb | None]:
         """Return an upper and a lower bound of the largest H(ε)."""
         self.theorems = (SOURCE,)
         upper, lower = ZERO, ZERO
         for one in self.choices:
-            above, below = one.surely(epsilon), None
-            if not above <= claimed:
-                above, below = one.at(epsilon, claimed)
+            above, below = one.at(epsilon, claimed)
             upper = upper.max(above)
             lower = lower if below is None else lower.max(below)
             if not above <= claimed:

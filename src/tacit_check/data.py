@@ -10,7 +10,7 @@ from flint import arb, arb_mat, fmpq
 
 from tacit_check.balls import HALF, RefusedFileError
 from tacit_check.boxes import farthest, positive
-from tacit_check.reading import contents, decimal, items, only, strict
+from tacit_check.reading import contents, items, numbers, only, strict
 
 FORMAT, READS = "tacit-data", "1"
 MOST_ROWS, MOST_NUMBERS = 100_000, 1 << 20
@@ -31,15 +31,10 @@ def measure(path: str) -> dict[str, Any]:
 
 
 def _matrix(node: Mapping[str, Any], name: str) -> list[list[fmpq]]:
-    rows = items(node, name, lambda row: _numbers(row, name), MOST_ROWS)
+    rows = items(node, name, lambda row: numbers(row, name, MOST_ROWS), MOST_ROWS)
     if len({len(row) for row in rows}) != 1 or len(rows) * len(rows[0]) > MOST_NUMBERS:
         raise RefusedFileError(f"{name}: expected rows of one length")
     return rows
-
-
-def _numbers(row: Any, name: str) -> list[fmpq]:
-    found = items({name: row}, name, lambda one: decimal(one, name), MOST_ROWS)
-    return [fmpq(one) for one in found]
 
 
 def _differences(node: Mapping[str, Any]) -> fmpq:
@@ -74,7 +69,7 @@ def _square(node: Mapping[str, Any], size: int) -> list[list[fmpq]]:
 
 def _log_det(node: Mapping[str, Any]) -> arb:
     # S = Σ w (x − x̄)(x − x̄)ᵀ with weights that sum to 1; ½ (ln det(Σ + S) − ln det Σ)
-    outputs, weights = _matrix(node, "outputs"), _numbers(node["weights"], "weights")
+    outputs, weights = _matrix(node, "outputs"), numbers(node["weights"], "weights", MOST_ROWS)
     size, total = len(outputs[0]), sum(weights, fmpq(0))
     covariance = _square(node, size)
     if len(weights) != len(outputs) or min(weights) < 0 or total == 0:
@@ -99,7 +94,7 @@ def _log_det(node: Mapping[str, Any]) -> arb:
 
 def _cells(node: Mapping[str, Any]) -> tuple[int, int]:
     # how many values occur, and of how many candidates
-    values = items(node, "values", lambda one: decimal(one, "values"), MOST_NUMBERS)
+    values = numbers(node["values"], "values", MOST_NUMBERS)
     return len({(int(one.p), int(one.q)) for one in values}), len(values)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from flint import arb, fmpq, fmpz_poly
 
@@ -14,6 +15,9 @@ from tacit_check.curves import Curve
 DENSE = 32
 # Beyond it a loss is said to be infinite or lowest: its square root of a mass is nothing.
 FARTHEST = 2.0**12
+
+
+Law = TypeVar("Law")
 
 
 @dataclass(frozen=True)
@@ -122,8 +126,35 @@ def upper_law(curve: Curve, step: int, bits: int, mass: arb, size: int) -> LossL
     return LossLaw(step, points[0], masses, max(0, integer_up(heights[-1], bits)), bits)
 
 
-def _divided(number: int, bits: int, upper: bool) -> int:
-    return -((-number) >> bits) if upper else number >> bits
+def up(number: int, bits: int) -> int:
+    """Return number/2^bits, rounded up."""
+    return -((-number) >> bits)
+
+
+def convolved(one: list[int], other: list[int], bits: int, *, upper: bool = True) -> list[int]:
+    """Return the masses of a sum: exact in whole numbers, then each rounded to the safe side."""
+    masses = (int(mass) for mass in (fmpz_poly(one) * fmpz_poly(other)).coeffs())
+    return [up(mass, bits) if upper else mass >> bits for mass in masses]
+
+
+def repeated(one: Law, count: int, add: Callable[[Law, Law, int], Law]) -> Law:
+    """Return the law of a sum of ``count``, by binary powers.
+
+    Args:
+        one: the law of a single one.
+        count: T >= 1.
+        add: of two laws the law of the sum, told how many such sums the whole holds.
+    """
+    result, each = None, 1
+    while True:
+        if count // each % 2:
+            result = one if result is None else add(result, one, 1)
+        each *= 2
+        if each > count:
+            break
+        one = add(one, one, count // each)
+    assert result is not None
+    return result
 
 
 def add(one: LossLaw, other: LossLaw, cut: int, most: int) -> LossLaw:
@@ -133,22 +164,20 @@ def add(one: LossLaw, other: LossLaw, cut: int, most: int) -> LossLaw:
         one = coarser(one)
     while other.step < one.step:
         other = coarser(other)
-    bits, upper = one.bits, one.upper
-    product = fmpz_poly(one.masses) * fmpz_poly(other.masses)
-    # exact in integers, then every mass rounded to the safe side
-    if upper:
-        masses = [-((-int(mass)) >> bits) for mass in product.coeffs()]
-    else:
-        masses = [int(mass) >> bits for mass in product.coeffs()]
-    # 1 − (1 − a)(1 − b)
-    infinite = (
-        one.infinite + other.infinite - _divided(one.infinite * other.infinite, bits, not upper)
-    )
-    law = LossLaw(one.step, one.first + other.first, masses, infinite, bits, upper)
-    law = trimmed(law, cut)
+    masses = convolved(one.masses, other.masses, one.bits)
+    # 1 − (1 − a)(1 − b), at most
+    infinite = one.infinite + other.infinite - (one.infinite * other.infinite >> one.bits)
+    law = trimmed(LossLaw(one.step, one.first + other.first, masses, infinite, one.bits), cut)
     while len(law.masses) > most:
         law = coarser(law)
     return law
+
+
+def power(law: LossLaw, count: int, cut: int, most: int) -> LossLaw:
+    """Return the law of a sum, which may cut a mass at either end and have so many points."""
+    # what is cut of one of n alike sums is cut n times: every stage has the same share
+    stages = 2 * count.bit_length()
+    return repeated(law, count, lambda a, b, alike: add(a, b, cut // (alike * stages), most))
 
 
 def trimmed(law: LossLaw, cut: int) -> LossLaw:
@@ -189,33 +218,9 @@ def coarser(law: LossLaw) -> LossLaw:
         if point % 2 == 0:
             found[point // 2 - first] += mass
         elif mass:
-            found[(point - 1) // 2 - first] += _divided(mass * rest, law.bits, True)
-            found[(point + 1) // 2 - first] += _divided(mass * share, law.bits, True)
+            found[(point - 1) // 2 - first] += up(mass * rest, law.bits)
+            found[(point + 1) // 2 - first] += up(mass * share, law.bits)
     return LossLaw(law.step + 1, first, found, law.infinite, law.bits)
-
-
-def power(law: LossLaw, count: int, cut: int, most: int) -> LossLaw:
-    """Return the law of a sum of ``count`` independent losses, by binary powers.
-
-    Args:
-        law: of one.
-        count: T >= 1.
-        cut: mass that the whole sum may cut at either end, over 2^bits.
-        most: points a law may have.
-    """
-    result: LossLaw | None = None
-    # what is cut of a law of 2^k steps is cut T/2^k times: the share of each power is alike
-    stages, each = 2 * count.bit_length(), 1
-    while True:
-        share = max(0, cut * each // (count * stages))
-        if count // each % 2 == 1:
-            result = law if result is None else add(result, law, share, most)
-        each *= 2
-        if each > count:
-            break
-        law = add(law, law, share, most)
-    assert result is not None
-    return result
 
 
 def height(law: LossLaw, epsilon: arb) -> arb:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from flint import arb, fmpq, fmpz_poly
+from flint import arb, fmpq
 
 from tacit_check.balls import HALF, ONE, ZERO, integer_down, whole
 from tacit_check.curves import Curve
-from tacit_check.laws import LossLaw, height, nodes, reach, trimmed
+from tacit_check.laws import LossLaw, convolved, height, nodes, reach, repeated, trimmed
 
 
 class Rounded:
@@ -97,8 +97,7 @@ class Rounded:
             one = self.coarser(one, copies)
         while other.step < one.step:
             other = self.coarser(other, copies)
-        product = fmpz_poly(one.masses) * fmpz_poly(other.masses)
-        masses = [int(held) >> self.bits for held in product.coeffs()]
+        masses = convolved(one.masses, other.masses, self.bits, upper=False)
         law = LossLaw(one.step, one.first + other.first, masses, 0, self.bits, upper=False)
         law = trimmed(law, cut)
         while len(law.masses) > self.size:
@@ -106,19 +105,8 @@ class Rounded:
         return law
 
     def power(self, law: LossLaw, count: int, cut: int) -> LossLaw:
-        """Return the law of a sum of ``count``, by binary powers."""
-        result: LossLaw | None = None
-        each, left = 1, count
-        while True:
-            if left % 2:
-                result = law if result is None else self.add(result, law, cut, 1)
-            left //= 2
-            if not left:
-                break
-            each *= 2
-            law = self.add(law, law, cut // max(1, count // each), count // each)
-        assert result is not None
-        return result
+        """Return the law of a sum of ``count``."""
+        return repeated(law, count, lambda a, b, alike: self.add(a, b, cut // max(1, alike), alike))
 
 
 def _middle(ball: arb) -> float:

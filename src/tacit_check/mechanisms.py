@@ -13,7 +13,7 @@ from tacit_check.balls import ONE, RefusedFileError, half_square_tail
 from tacit_check.boxes import distance as box_distance
 from tacit_check.boxes import rational_up
 from tacit_check.curves import Both
-from tacit_check.reading import Proof, count, items, number, only
+from tacit_check.reading import Proof, count, items, number, numbers, only
 
 MOST_LEVELS, MOST_NODES, MOST_COUNT, MOST_BITS = 64, 4096, 10**12, 1 << 20
 Node: TypeAlias = Mapping[str, Any]
@@ -26,7 +26,6 @@ class Known:
     Attributes:
         parts: (count, curves) of independent releases about the same record; none where there is no
             pair of inputs.
-        choices: the same of every mechanism that it may be, where the worst of several counts.
         factor: what it multiplies the chance of any guess by.
         nats: an upper bound of the information, a number.
         cells: (n, N) of a function with n values of one of N equally likely candidates.
@@ -34,10 +33,10 @@ class Known:
         theorems: used for it.
         notes: what is true up to something.
         unknown: why no claim about it can be checked; empty where some can.
+        choices: parts of every mechanism that it may be, where the worst of several counts.
     """
 
     parts: tuple[tuple[int, Both], ...] = ()
-    choices: tuple[tuple[tuple[int, Both], ...], ...] = ()
     factor: fmpq | None = None
     nats: arb | None = None
     cells: tuple[int, int] | None = None
@@ -45,6 +44,7 @@ class Known:
     theorems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     unknown: str = ""
+    choices: tuple[tuple[tuple[int, Both], ...], ...] = ()
 
     @property
     def paired(self) -> bool:
@@ -165,19 +165,12 @@ def _table(node: Node, _: Reader) -> Known:
 
 def weights(row: Any) -> list[fmpq]:
     """Return non-negative numbers of which one is not 0."""
-    values = numbers(row)
+    values = numbers(row, "rows", elementary.MOST_ENTRIES)
     if min(values) < 0 or max(values) == 0:
         raise RefusedFileError(
             "rows: expected weights that are not negative, and one that is not 0"
         )
     return values
-
-
-def numbers(row: Any) -> list[fmpq]:
-    """Return the numbers of a list."""
-    from tacit_check.reading import decimal
-
-    return items({"row": row}, "row", lambda one: decimal(one, "row"), elementary.MOST_ENTRIES)
 
 
 def _exponential(node: Node, _: Reader) -> Known:
@@ -259,7 +252,9 @@ def _weighted(node: Node, reader: Reader) -> Known:
     alone = elementary.key_alone(length, most, threshold, variance)
     sentence = "a unit gives its weights to keys that it has, chosen by these and by those found"
     theorems = (*moved.theorems, *alone.theorems)
-    return Known(((1, moved), (1, alone)), None, None, None, (sentence,), theorems, (moved.note,))
+    return Known(
+        ((1, moved), (1, alone)), given=(sentence,), theorems=theorems, notes=(moved.note,)
+    )
 
 
 def _above(node: Any, gap: fmpq) -> arb:

@@ -217,12 +217,7 @@ def _chi_square(count: int, end: arb) -> Curve:
         own, other = (gamma_tails(half, one) for one in places)
         return (own[1], other[1]) if above else (own[0], other[0])
 
-    def renyi(order: fmpq) -> arb:
-        # ∫ P^α Q^{1−α} = l^{−α/2} (α/l + 1 − α)^{−1/2} a coordinate, infinite where that is no root
-        inner = arb(order) / end + 1 - order
-        return -half * (order * end.log() + inner.log()) if inner > 0 else arb.pos_inf()
-
-    return from_tails(tails, renyi=renyi)
+    return from_tails(tails)
 
 
 def gamma_tails(shape: arb, x: arb) -> tuple[arb, arb]:

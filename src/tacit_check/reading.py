@@ -170,3 +170,8 @@ def items(
     if not isinstance(value, list) or not 1 <= len(value) <= most:
         raise RefusedFileError(f"{name}: expected a list of 1 to {most}")
     return [convert(one) for one in value]
+
+
+def numbers(value: Any, name: str, most: int) -> list[fmpq]:
+    """Return the exact decimals of a list that is not empty."""
+    return items({name: value}, name, lambda one: decimal(one, name), most)
