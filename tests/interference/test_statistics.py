@@ -390,6 +390,20 @@ def test_the_answers_of_a_session(interference):
     assert first.modes == second.modes
 
 
+@tells_nothing_beside("session", "statistic-table")
+def test_what_the_command_of_a_session_answers(interference):
+    command = ["session", "in.csv", "--columns", "age,income", "--protect", "table"]
+    command += ["--success", "0.6", "--bounds", BOUNDS, "--adjacency", "replace"]
+    command += ["--questions", "asked.txt", "--json", "all.json"]
+    asked = "price std share=0.5\nmean share=0.25\nsum error=4000\n"
+    pair = interference.commands(
+        command, {"in.csv": table()}, {"in.csv": table(ROWS["extreme"])}, {"asked.txt": asked}
+    )
+    # all that it says: prices, what is left, and answers that are noised
+    pair.assert_equal()
+    assert pair.first.code == 0, pair.first.err
+
+
 def of_sums(side):
     """Release sums over the rows that coins chose, which differ in one coin."""
     from tacit.statistics.pairs import Pairing

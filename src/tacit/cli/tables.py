@@ -171,12 +171,13 @@ class PoolFlags(TableFlags):
 
     def _names(self, query: str, target: str | None, *beside: str | None) -> list[str] | None:
         """Return the columns to read: those named, else those of the query; None for all."""
-        from tacit.statistics.queries.language import columns_read
+        from tacit.statistics.queries.language import columns_read, keys_read
         from tacit.statistics.tables.reading import NO_COLUMN
 
         if self.columns is not None:
             names = split_names("--columns", self.columns)
-            wanted: Sequence[str | None] = (target, *beside)
+            # what the query groups by is read whether it is named or not
+            wanted: Sequence[str | None] = (target, *keys_read(query, target), *beside)
         else:
             read = columns_read(query, target)
             if read is None:

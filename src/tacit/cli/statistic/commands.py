@@ -67,20 +67,52 @@ def statistic(
     file of that name is ./compare.
     """
     from tacit.ledger.notions import notion_of
-    from tacit.statistics.tables.table import without_column
     from tacit.statistics.workflow import prepare_request, request_statistic
+
+    pool, promise, told = read_pool(data, asked.query, asked.target, reading, promise)
+    quiet = not drawing.attack or drawing.dry_run
+    request = request_statistic(
+        asked.query,
+        pool,
+        promise,
+        replace(effort, trials=0) if quiet else effort,
+        target=asked.target,
+        cost=asked.cost,
+        rng=drawing.seed,
+    )
+
+    def prepare() -> Any:
+        prepared = prepare_request(request)
+        return replace(prepared, description=f"{prepared.description} of {pool.label}")
+
+    publish(
+        prepare,
+        drawing,
+        Source.of(told, data),
+        spends=notion_of(keeping_of(promise).counts(request)),
+        tell=lambda destination, release: _tell(
+            destination, release, told, _shared(promise, reading, data)
+        ),
+    )
+
+
+def read_pool(
+    data: str | None, query: str, target: str | None, reading: PoolFlags, promise: Promise
+) -> tuple[DataTable, Promise, DataTable]:
+    """Return the table that a query reads, the promise with its pairs, and what is told of it."""
+    from tacit.statistics.tables.table import without_column
 
     person = getattr(promise, "person", None)
     if person is None:
         _check_dropping(promise, reading.missing)
     paired_by = _paired_by(promise)
-    find_beside(asked.query)
-    sought = _sought(asked.query, promise, asked.target, reading)
+    find_beside(query)
+    sought = _sought(query, promise, target, reading)
     try:
         table = reading.read_pool(
             data,
-            asked.query,
-            asked.target,
+            query,
+            target,
             getattr(promise, "levels", None),
             paired_by,
             person,
@@ -96,30 +128,7 @@ def statistic(
     for name in (person, sought):
         # whose a row is, and keys that few have, are not told of
         told = told if name is None else without_column(told, name)
-    quiet = not drawing.attack or drawing.dry_run
-    request = request_statistic(
-        asked.query,
-        pool,
-        promise,
-        replace(effort, trials=0) if quiet else effort,
-        target=asked.target,
-        cost=asked.cost,
-        rng=drawing.seed,
-    )
-
-    def prepare() -> Any:
-        prepared = prepare_request(request)
-        return replace(prepared, description=f"{prepared.description} of {table.label}")
-
-    publish(
-        prepare,
-        drawing,
-        Source.of(told, data),
-        spends=notion_of(keeping_of(promise).counts(request)),
-        tell=lambda destination, release: _tell(
-            destination, release, told, _shared(promise, reading, data)
-        ),
-    )
+    return pool, promise, told
 
 
 def _shared(promise: Promise, reading: PoolFlags, data: str | None) -> str | None:

@@ -177,7 +177,7 @@ class Session:
         """Return what it hides, and what is left of the budget."""
         return (
             f"Session({self.promise.word}, {len(self.spends)} answers, "
-            f"{self.remaining:.4g} of {self.budget:.4g} {self._unit} left)"
+            f"{self.remaining:.4g} of {self.budget:.4g} {self.unit} left)"
         )
 
     @property
@@ -205,6 +205,13 @@ class Session:
         if rest <= 0:
             return 0.0
         return sqrt(rounded_down(rest)) * (1.0 - HAIR) if self._power == 2 else rounded_down(rest)
+
+    @property
+    def share_left(self) -> float:
+        """The share of the budget that one more query could be asked for, rounded down."""
+        if not self.spends:
+            return 1.0
+        return float((self.remaining / self.budget) ** self._power * (1.0 - HAIR))
 
     @property
     def membership(self) -> SuccessBound:
@@ -297,7 +304,8 @@ class Session:
         return 2 if self._questions.squares else 1
 
     @property
-    def _unit(self) -> str:
+    def unit(self) -> str:
+        """What the budget is counted in: "μ", or "nats"."""
         return "μ" if self._questions.squares else "nats"
 
     def _sum_of(self, spends: Sequence[float]) -> Fraction:
@@ -307,7 +315,7 @@ class Session:
         """Refuse a charge that, with all before it, is beyond the budget: exactly."""
         if self._sum_of((*self.spends, spend)) > Fraction(self.budget) ** self._power:
             raise ValueError(
-                f"spend: expected at most {self.remaining:.6g} {self._unit}, what is left of the "
+                f"spend: expected at most {self.remaining:.6g} {self.unit}, what is left of the "
                 f"budget, got {spend:.6g}; nothing was drawn"
             )
 
