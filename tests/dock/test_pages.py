@@ -10,6 +10,7 @@ from tacit_dock import AdmissionPolicy, DockSettings
 from tacit_dock.examples import Example, keep_example
 from tacit_dock.pages.rendering import markdown
 from tacit_dock.promised import claim
+from tests.accessible import faults
 from tests.dock.learnwares import SPACE, card, dock, files, specification
 
 HTML = {"Accept": "text/html"}
@@ -71,6 +72,14 @@ def test_a_claim_is_never_told_smaller_than_it_is():
         told = claim({"type": "SuccessBound", "epsilon": epsilon, "delta": 1e-5, "advantage": 0.1})
         shown = float(re.match(r"ε ≤ (\S+) ", told)[1])
         assert epsilon <= shown <= epsilon * 1.0011
+
+
+def test_every_page_is_read_aloud_and_walked_by_the_keyboard(dock):
+    assert faults(text_of(dock, "/")) == []
+    one = submitted(dock)
+    for path in ("/", "/search", "/submit", f"/learnwares/{one}", f"/learnwares/{one}/withdraw"):
+        assert faults(text_of(dock, path)) == [], path
+    assert faults(text_of(dock, "/nowhere", 404)) == []
 
 
 def test_browsing_and_filters(dock):

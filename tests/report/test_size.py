@@ -5,17 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from tacit.releases import Release
 from tacit.report import render_report
 from tacit.report.page import LARGEST_PAGE
-from tests.releases.files import MAKERS, real
-
-
-@pytest.mark.parametrize("name", MAKERS)
-def test_a_page_is_light(name: str) -> None:
-    assert len(render_report(real(name)).encode()) <= LARGEST_PAGE == 300_000
+from tests.releases.files import real
 
 
 def test_a_release_of_many_numbers_leaves_its_json_out() -> None:
@@ -28,6 +22,6 @@ def test_a_release_of_many_numbers_leaves_its_json_out() -> None:
         errors=np.ones(count), sampling=None, limits=None,
     )  # fmt: skip
     page = render_report(replace(release, numbers=many))
-    assert len(page.encode()) <= LARGEST_PAGE
+    assert len(page.encode()) <= LARGEST_PAGE == 300_000
     assert "leaves out the JSON of the release" in page
     assert "number 0" in page

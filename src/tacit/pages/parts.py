@@ -103,8 +103,8 @@ def table(
         for row in rows
     )
     return Markup(
-        '<div class="scroll" tabindex="0" role="region" aria-label="{}"><table class="{}">{}<tbody>'
-        "{}</tbody></table></div>"
+        '<div class="scroll" tabindex="0" role="region" aria-label="table: {}">'
+        '<table class="{}">{}<tbody>{}</tbody></table></div>'
     ).format(name, kind, top, body)
 
 
