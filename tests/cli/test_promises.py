@@ -168,10 +168,21 @@ def test_levels_are_declared_and_never_looked_up(tmp_path: Path, tacit: Tacit) -
     assert len(re.findall(r"count\[kind=\d\] = ", done.out)) == 3
 
 
-def test_dropping_rows_needs_a_public_size_that_may_change(data: Path, tacit: Tacit) -> None:
-    command = mean(data, "--success", "0.6", "--protect", "table", *BOUNDS, "--missing", "drop")
-    refused(tacit(*command, "--adjacency", "replace"), "--missing", "add-remove")
-    assert tacit(*command, "--no-attack").code == 0
+def test_a_row_of_nothing_decides_nothing_where_the_table_is_hidden(
+    data: Path, tmp_path: Path, tacit: Tacit
+) -> None:
+    gap = tmp_path / "gap.csv"
+    whole = data.read_text()
+    fields = whole.splitlines()[-1].split(",")[1:]
+    gap.write_text(whole + "".join(f"{','.join([one, *fields])}\n" for one in ("NA", "x")))
+    command = mean(gap, "--success", "0.6")
+    refused(tacit(*command), "data:", "expected")
+    for adjacency in ("replace", "add-remove"):
+        done = tacit(
+            *command, "--protect", "table", *BOUNDS, "--no-attack", "--adjacency", adjacency
+        )
+        assert done.code == 0, done.err
+    refused(tacit(*command, "--protect", "table", *BOUNDS, "--missing", "refuse"), "expected a number")
 
 
 def test_a_budget_of_another_kind_is_refused_before_the_work(

@@ -272,15 +272,15 @@ def test_sessions_that_open_and_ask_at_once_lose_no_answer(tmp_path):
     assert session.remaining == pytest.approx(session.budget * np.sqrt(1.0 - 8 * 0.05))
 
 
-def test_a_table_of_dropped_rows_has_no_public_number_of_rows(tmp_path):
+def test_a_row_of_nothing_stays_one_where_the_number_of_rows_is_public(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("x\n1\n\n2\nnan\n3\n")
-    table = read_table(path, missing="drop")
-    bounds = {"x": (0, 4)}
-    with pytest.raises(ValueError, match="adjacency: expected 'add-remove'"):
-        Session(table, Table(success=0.6, bounds=bounds, adjacency="replace"))
-    session = Session(table, Table(success=0.6, bounds=bounds))
-    assert len(session.ask("count", share=0.5).values) == 1
+    table, bounds = read_table(path, missing="drop"), {"x": (0, 4)}
+    assert table.dropped > 0
+    promise = Table(success=0.6, bounds=bounds, adjacency="replace")
+    session = Session(table, promise)
+    assert session.ask("count", share=0.5).values.tolist() == [len(table) + table.dropped]
+    assert len(Session(table, Table(success=0.6, bounds=bounds)).ask("count", share=0.5).values)
 
 
 def test_a_promise_that_no_session_keeps_is_refused(monkeypatch):

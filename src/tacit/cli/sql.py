@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
@@ -17,6 +17,7 @@ from tacit.cli.publishing import (
     Destination,
     Drawing,
     Source,
+    Telling,
     content_fingerprint,
     publish,
 )
@@ -116,6 +117,37 @@ class Protection:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class DrawingByPolicy(Drawing):
+    """The flags of a release whose ledger a policy may name."""
+
+    def __post_init__(self) -> None:
+        # what pays is checked once the policy was read
+        Telling.__post_init__(self)
+
+    def with_policy(self, policy: TablePolicy) -> Drawing:
+        """Return where the release goes, with the ledger and the secret of the policy.
+
+        Raises:
+            ValueError: another ledger or secret than the policy's, or a secret and no ledger.
+        """
+        given = {one.name: getattr(self, one.name) for one in fields(self)}
+        for name in ("ledger", "secret"):
+            said, own = policy.settings.get(name), given[name]
+            same = said == own or (name == "ledger" and own and _same_place(said, own))
+            if said is not None and own is not None and not same:
+                # its budget would be spent a second time
+                raise ValueError(f"--{name}: expected that of the policy, {said}, got {own}")
+            given[name] = said if own is None else own
+        if self.secret is None and given["ledger"] is None:
+            given["secret"] = None
+        return Drawing(**given)
+
+
+def _same_place(said: str | None, own: str) -> bool:
+    return said is not None and "://" not in own and absolute_path(said) == absolute_path(own)
+
+
 Explain = Annotated[
     bool,
     typer.Option(
@@ -132,7 +164,7 @@ def sql(
     *,
     tables: Tables,
     protected: Protection,
-    drawing: Drawing,
+    drawing: DrawingByPolicy,
     explain: Explain = False,
 ) -> None:
     """Answer a SELECT about people from tables that stay where they are, with designed noise.
@@ -146,7 +178,7 @@ def sql(
     from tacit.statistics.promises import keeping_of
 
     policy = TablePolicy() if tables.policy is None else read_policy(tables.policy)
-    promise = protected.promise(policy)
+    promise, paying = protected.promise(policy), drawing.with_policy(policy)
     places = {**policy.tables, **_places(tables.table or (), tables.database is not None)}
     public = tuple(dict.fromkeys((*policy.public, *(tables.public or ()))))
     database = tables.database or policy.settings.get("database")
@@ -155,21 +187,20 @@ def sql(
     )
     paths = {} if database else places
     if explain:
-        _explain(found, drawing)
+        _explain(found, paying)
         return
-    drawing = _with_policy(drawing, policy)
     source = Source(
         path=None,
         name=", ".join(found.selection.tables),
         fingerprint=_fingerprint(paths, public) if paths else None,
         columns=found.selection.columns,
     )
-    if drawing.ledger is not None and drawing.secret is None and source.fingerprint is None:
+    if paying.ledger is not None and paying.secret is None and source.fingerprint is None:
         raise ValueError("--secret: expected a name for the tables of a database, got none")
-    _budget(policy, drawing, source)
+    _budget(policy, paying, source)
     publish(
-        lambda: found.prepared if drawing.dry_run else found.read(),
-        drawing,
+        lambda: found.prepared if paying.dry_run else found.read(),
+        paying,
         source,
         spends=notion_of(keeping_of(promise).counts(found.request)),
         others={f"--table {name}": path for path, name in _files(paths).items()},
@@ -216,13 +247,6 @@ def _fingerprint(paths: Mapping[str, str], public: Sequence[str]) -> str:
         content_fingerprint(path) for name, path in paths.items() if name not in public
     )
     return "sha256:" + hashlib.sha256("".join(digests).encode()).hexdigest()
-
-
-def _with_policy(drawing: Drawing, policy: TablePolicy) -> Drawing:
-    """Return where the release goes, with the ledger and the secret of the policy."""
-    ledger = drawing.ledger or policy.settings.get("ledger")
-    secret = drawing.secret or (policy.settings.get("secret") if ledger else None)
-    return replace(drawing, ledger=ledger, secret=secret)
 
 
 def _budget(policy: TablePolicy, drawing: Drawing, source: Source) -> None:

@@ -29,10 +29,11 @@ Columns = Annotated[
     ),
 ]
 Missing = Annotated[
-    str,
+    str | None,
     typer.Option(
         help="Rows with nothing in a column used: refuse the table, or drop them; drop-unreadable "
-        "drops those too that hold no value of the column there."
+        "drops those too that hold no value of the column there, as under --protect table where "
+        "it is left out; refuse else."
     ),
 ]
 Category = Annotated[
@@ -136,7 +137,7 @@ class PoolFlags(TableFlags):
     """The same, and which columns are read as what."""
 
     columns: Columns = None
-    missing: Missing = "refuse"
+    missing: Missing = None
     category: Category = None
 
     def read_pool(
@@ -164,7 +165,7 @@ class PoolFlags(TableFlags):
         names = self._names(query, target, paired_by, person)
         coded = self._coded(levels)
         if person is None:
-            return self.read(data, names, missing=self.missing, categories=coded)
+            return self.read(data, names, missing=self.missing or "refuse", categories=coded)
         beside = [name for name in (person, sought) if name and name not in self.coded]
         coded = [*(coded or ()), *dict.fromkeys(beside)]
         return self.read(data, names, missing="drop-unreadable", categories=coded)

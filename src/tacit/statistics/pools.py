@@ -15,6 +15,13 @@ from tacit._ground.numbers import LARGEST_EXACT
 from tacit._ground.reprs import shown
 from tacit.guarantees.adjacency import Adjacency
 from tacit.releases.promises import Table
+from tacit.statistics.gaps import (
+    as_numbers,
+    nothing_there,
+    plain_rows,
+    read_places,
+    without_gaps,
+)
 from tacit.statistics.promises import SMALLEST_POOL
 from tacit.statistics.queries.language import columns_read, keys_read
 from tacit.statistics.queries.statistic import Columns
@@ -134,11 +141,9 @@ class Pool:
         Raises:
             ValueError: as ``prepare``.
         """
-        person = getattr(promise, "person", None)
+        person, hidden = getattr(promise, "person", None), isinstance(promise, Table)
         sought = None
-        if person is None:
-            _check_dropped(pool, promise)
-        else:
+        if person is not None:
             sought = sought_key(query, promise, target, getattr(pool, "categories", {}))
         known, levels = open_pool(
             pool,
@@ -148,11 +153,14 @@ class Pool:
             target=target,
             person=person,
             sought=sought,
+            hidden=hidden,
         )
         persons = None
+        if hidden and not isinstance(known, DataTable):
+            known = plain_rows(known)
         if person is not None:
             known, columns, persons = _take_persons(known, columns, person)
-        rows = _own_rows(known, fewest)
+        rows = as_numbers(known) if hidden else _own_rows(known, fewest)
         categories = known.categories if isinstance(known, DataTable) else {}
         own = _names_of_frame(known)
         labels = _column_names(own if own is not None else columns, rows.shape[1])
@@ -162,12 +170,23 @@ class Pool:
             rows.flags.writeable = False
             labels = wanted
             categories = {name: kind for name, kind in categories.items() if name in labels}
+        bounds = _read_bounds(getattr(promise, "bounds", None), labels)
+        declared = _read_levels(levels, labels, categories)
+        if hidden:
+            nothing = nothing_there(len(labels), bounds, declared)
+            rows, persons = without_gaps(
+                rows,
+                persons,
+                read_places(labels, None if query is None else columns_read(query, target)),
+                nothing if person is None and promise.adjacency is Adjacency.REPLACE else None,
+                known.dropped if isinstance(known, DataTable) else 0,
+            )
         return Pool(
             rows,
             labels,
             categories,
-            _read_bounds(getattr(promise, "bounds", None), labels),
-            _read_levels(levels, labels, categories),
+            bounds,
+            declared,
             isinstance(known, DataTable) and known.queried,
             persons,
             sought=sought,
@@ -291,6 +310,8 @@ def key_word(key: str | float) -> str:
     """Return a key as it is told: whole numbers whole, others so that they read back."""
     if isinstance(key, str):
         return key
+    if isinstance(key, int):
+        return str(key)
     value = float(key)
     return str(int(value)) if value.is_integer() and abs(value) < 2.0**53 else repr(value)
 
@@ -329,16 +350,6 @@ def _words_of(codes: tuple[float, ...], kind: Category | None) -> tuple[float | 
     """Return what was declared for a column: words where it was coded by them."""
     coded = kind is not None and kind.declared and codes == tuple(range(len(kind.levels)))
     return kind.levels if kind is not None and coded else codes
-
-
-def _check_dropped(pool: Any, promise: Any) -> None:
-    """Refuse a table of which rows were dropped where the number of rows is taken as public."""
-    replaced = getattr(promise, "adjacency", None) is Adjacency.REPLACE
-    if replaced and isinstance(pool, DataTable) and pool.dropped:
-        raise ValueError(
-            "adjacency: expected 'add-remove' for a table of which rows were dropped, as a row "
-            "that is replaced may be one of them, got 'replace'"
-        )
 
 
 def _select(columns: Sequence[str], own: tuple[str, ...]) -> tuple[str, ...]:
@@ -430,6 +441,7 @@ def open_pool(
     target: str | None = None,
     person: str | None = None,
     sought: str | None = None,
+    hidden: bool = False,
 ) -> tuple[Any, Any]:
     """Return a data frame as a ``DataTable``, any other pool as it is, and levels left to declare.
 
@@ -450,7 +462,8 @@ def open_pool(
             coded: Any = {**words, person: None} | ({} if sought is None else {sought: None})
             return read_table(pool, wanted, categories=coded, missing=LENIENT), numbers
         wanted = NO_COLUMN if columns is None and wanted == () else wanted
-        return read_table(pool, wanted, categories=words), numbers
+        missing = LENIENT if hidden else "refuse"
+        return read_table(pool, wanted, categories=words, missing=missing), numbers
     if hasattr(pool, "collect"):
         kind = type(pool).__name__
         raise ValueError(f"pool: expected a table, got a {kind}; collect() makes a frame of it")

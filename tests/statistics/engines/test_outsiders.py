@@ -34,7 +34,6 @@ def test_ids_that_are_whole_here_and_floats_there_are_not_joined() -> None:
     ("sql", "message"),
     [
         ("SELECT COUNT(*) FROM t WHERE x BETWEEN SYMMETRIC 6 AND 0", "BETWEEN SYMMETRIC"),
-        ("SELECT COUNT(*) FROM t WHERE x = 9007199254740993", "doubles hold"),
         (
             "SELECT COUNT(DISTINCT b.who) FROM t LEFT JOIN b USING (who)",
             "which a LEFT JOIN may not find",

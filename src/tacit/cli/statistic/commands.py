@@ -13,7 +13,7 @@ from tacit.cli.options import Chosen, grouped
 from tacit.cli.publishing import Attacking, Destination, Source, publish, tell_table
 from tacit.cli.statistic.asking import QueryFlags, find_beside
 from tacit.cli.tables import Data, PoolFlags, split_names
-from tacit.releases.promises import Effort, Promise, Rows
+from tacit.releases.promises import Effort, Promise, Rows, Table
 from tacit.statistics.promises import PROMISES, keeping_of
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 # No file that is a table is called so, nor is any command.
 UNNAMED = "/"
 COLUMN = "column:"
+# Of rows with nothing that can be read in a column, where the table is hidden.
+LENIENT = "drop-unreadable"
 
 
 class WithDefault(Commands):
@@ -103,8 +105,9 @@ def read_pool(
     from tacit.statistics.tables.table import without_column
 
     person = getattr(promise, "person", None)
-    if person is None:
-        _check_dropping(promise, reading.missing)
+    # whether one row can be read is hidden with the table, and decides nothing
+    lenient = isinstance(promise, Table)
+    reading = replace(reading, missing=reading.missing or (LENIENT if lenient else "refuse"))
     paired_by = _paired_by(promise)
     find_beside(query)
     sought = _sought(query, promise, target, reading)
@@ -154,19 +157,6 @@ def _shared(promise: Promise, reading: PoolFlags, data: str | None) -> str | Non
         f"itself, and all of them together as much less; --person {found.column} hides all rows "
         "of each"
     )
-
-
-def _check_dropping(promise: Promise, missing: str) -> None:
-    """Refuse to drop rows where the number of rows has to be the same for every neighbour."""
-    from tacit.guarantees.adjacency import Adjacency
-
-    replaced = getattr(promise, "adjacency", None) is Adjacency.REPLACE
-    if replaced and missing in ("drop", "drop-unreadable"):
-        raise ValueError(
-            f"--missing: {missing} needs --adjacency add-remove, as a row that is replaced by one "
-            "with nothing in a column would be dropped and change the number of rows, which "
-            "replace takes as public"
-        )
 
 
 def _sought(query: str, promise: Promise, target: str | None, reading: PoolFlags) -> str | None:

@@ -109,6 +109,12 @@ class TableDetails(NumbersDetails):
             if self.promise.adjacency is Adjacency.REPLACE
             else "whether the row is in or not is equally likely beforehand"
         )
+        gaps = (
+            "a row in which a column read holds nothing is taken as the middle of the bounds, in "
+            "no group"
+            if self.promise.adjacency is Adjacency.REPLACE
+            else "rows in which a column read holds nothing are left out"
+        )
         alone = "one release; further releases of the same table add up as μ²"
         return (
             "the bounds, categories, bins and thresholds were declared without looking at the "
@@ -118,8 +124,8 @@ class TableDetails(NumbersDetails):
             "of one",
             counted,
             "what is common to all rows of such a kind is not hidden",
-            "whether the table could be read is not hidden: a row of another length refuses it, as "
-            "does a field that holds no value of its column, unless such rows were dropped",
+            "whether the table could be read is not hidden: a row of another length refuses it",
+            gaps,
             alone if self.session is None else TOGETHER,
             ON_THE_GRID,
             FROM_SYSTEM,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.statistics.engines.dialects import DUCKDB, Dialect
-from tacit.statistics.engines.schema import UNTYPED, TableThere, TypedColumn, kind_of
+from tacit.statistics.engines.schema import UNTYPED, TableThere, TypedColumn, check_names, kind_of
 
 # Nothing is fetched from elsewhere to answer a query, no setting is changed by what it reads, and
 # what a column of Python objects holds does not decide its type.
@@ -85,6 +85,7 @@ class DuckDB:
             ValueError: no such file, or one of another kind.
         """
         if not isinstance(source, (str, os.PathLike)):
+            check_names(name, _names_of(source))
             held = f"frame_{name}"
             self.connection.register(held, source)
             return self._described(name, self.dialect.named(held), person)
@@ -142,8 +143,9 @@ class DuckDB:
         text = head[start:].decode("utf-8", "ignore")
         delimiter = delimiter_of(text, None, ".")
         names = [plain_text(one) for one in fields_of(text, delimiter)]
-        if not names or not all(names) or len(set(names)) < len(names):
-            raise ValueError(f"table: expected a header of different names in {name}, got another")
+        if not names or not all(names):
+            raise ValueError(f"table: expected a header of names in {name}, got another")
+        check_names(name, names)
         call = (
             f"read_csv({self.dialect.quoted(_literal_path(path))}, auto_detect = false, "
             f"header = true, skip = {skipped}, delim = {self.dialect.quoted(delimiter)}, "
@@ -152,6 +154,14 @@ class DuckDB:
             f"compression = '{'gzip' if packed else 'none'}', columns = {{}})"
         )
         return self._untyped(name, names, person, call)
+
+
+def _names_of(frame: Any) -> list[str]:
+    """Return the names of a frame's columns, as many as it has; none where it lists none."""
+    names: Any = getattr(frame, "column_names", None)
+    if names is None:
+        names = getattr(frame, "columns", ())
+    return [one for one in names if isinstance(one, str)]
 
 
 def _literal_path(path: str) -> str:

@@ -6,17 +6,23 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 from sqlglot import exp
 
+from tacit._ground.numbers import LARGEST_EXACT
 from tacit.statistics.engines.dialects import Dialect
 from tacit.statistics.engines.schema import (
     DATE,
+    DECIMAL,
     FLOAT,
     NUMBERS,
     TEXTS,
     TRUTH,
+    UNTYPED,
     WHOLE,
     TableThere,
     TypedColumn,
@@ -31,6 +37,26 @@ TURNED = {"=": "=", "<>": "<>", ">": "<", ">=": "<=", "<": ">", "<=": ">="}
 ISO = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d)?)?\Z")
 # Products of smaller factors are taken as 0, so that none is too small for a double.
 SMALLEST, LARGEST = 1e-150, 1e100
+# Places behind the point of the first digit of a number that is read.
+LEAST_DIGIT = -300
+# Whole numbers that are compared as such: of 126 bits, which every engine has a type for.
+LARGEST_WHOLE = 2**126
+
+
+NAMED: dict[type[exp.Expression], str] = {
+    exp.Window: "a window function (OVER)", exp.Subquery: "a subquery", exp.Select: "a subquery",
+    exp.Exists: "a subquery (EXISTS)", exp.Div: "division by a column",
+    exp.IntDiv: "whole division (//)", exp.Mod: "a remainder (%)", exp.Star: "*",
+    exp.Dot: "a name with dots", exp.RegexpLike: "a regular expression",
+    exp.SimilarTo: "a regular expression (SIMILAR TO)", exp.Placeholder: "a placeholder",
+    exp.Parameter: "a parameter", exp.Distinct: "DISTINCT", exp.Column: "a plain column",
+    exp.Literal: "a literal", exp.Tuple: "a row of values", exp.Bracket: "[]",
+    exp.Add: "+", exp.Sub: "−", exp.Mul: "*", exp.EQ: "=", exp.NEQ: "<>", exp.GT: ">",
+    exp.GTE: ">=", exp.LT: "<", exp.LTE: "<=", exp.BitwiseAnd: "&", exp.BitwiseOr: "|",
+    exp.BitwiseXor: "XOR", exp.BitwiseLeftShift: "<<", exp.BitwiseRightShift: ">>",
+    exp.NullSafeEQ: "IS NOT DISTINCT FROM", exp.NullSafeNEQ: "IS DISTINCT FROM",
+    exp.DPipe: "||", exp.GroupingSets: "GROUPING SETS", exp.Lambda: "a function of its own (->)",
+}  # fmt: skip
 
 
 def refused(construct: str, why: str) -> ValueError:
@@ -40,31 +66,22 @@ def refused(construct: str, why: str) -> ValueError:
 
 def name_of(node: Any) -> str:
     """Return what a construct is called."""
-    named: dict[type[exp.Expression], str] = {
-        exp.Window: "a window function (OVER)",
-        exp.Subquery: "a subquery",
-        exp.Select: "a subquery",
-        exp.Exists: "a subquery (EXISTS)",
-        exp.Div: "division by a column",
-        exp.IntDiv: "division by a column",
-        exp.Mod: "division by a column (%)",
-        exp.Star: "*",
-        exp.Dot: "a name with dots",
-        exp.RegexpLike: "a regular expression",
-        exp.Placeholder: "a placeholder",
-        exp.Parameter: "a parameter",
-        exp.Distinct: "DISTINCT",
-        exp.Column: "a plain column",
-        exp.Literal: "a literal",
-    }
-    if type(node) in named:
-        return named[type(node)]
+    if isinstance(node, exp.Command):
+        return str(node.this).upper()
+    if isinstance(node, (exp.IgnoreNulls, exp.WithinGroup)):
+        return name_of(node.this)
+    if isinstance(node, exp.Div) and node.expression.find(exp.Column) is None:
+        return "division by what is no number"
+    if type(node) in NAMED:
+        return NAMED[type(node)]
     if isinstance(node, exp.Anonymous):
         return f"the function {node.name.upper()}"
     if isinstance(node, (exp.Cast, exp.TryCast)):
         return "TRY_CAST" if isinstance(node, exp.TryCast) else "CAST"
     if isinstance(node, exp.Func):
-        return str(node.sql_name())
+        # as DuckDB spells it
+        word = node.sql(dialect="duckdb", comments=False).partition("(")[0]
+        return word if word.isidentifier() else str(node.sql_name())
     return str(node.key).upper()
 
 
@@ -130,9 +147,15 @@ class ExpressionReader:
         return f"({held}{self.dialect.bytewise})" if self.dialect.bytewise else held
 
     def held(self, alias: str, column: TypedColumn) -> str:
-        """Return a column that is NULL where it holds nothing: NaN is nothing among numbers."""
-        text = self.written(alias, column)
-        return self.cell(alias, column) if column.kind == FLOAT else text
+        """Return a column that is NULL where it holds nothing: no number, among numbers.
+
+        A column of numbers is one by its declared type, or by its declared bounds.
+        """
+        named = (f"{alias}.{column.name}", column.name)
+        read = column.kind == UNTYPED and any(name in self.bounds for name in named)
+        if column.kind in (FLOAT, DECIMAL) or read:
+            return self.cell(alias, column)
+        return self.written(alias, column)
 
     # numbers
 
@@ -154,7 +177,7 @@ class ExpressionReader:
             return self.dialect.number(value), (value, value)
         if isinstance(node, (exp.Add, exp.Sub, exp.Mul)):
             return self._arithmetic(node)
-        if isinstance(node, exp.Div) and isinstance(node.expression, exp.Literal):
+        if isinstance(node, exp.Div) and _is_number(_bare(node.expression)):
             return self._share(node)
         if isinstance(node, exp.Case) and node.this is None:
             return self._cases(node)
@@ -164,7 +187,7 @@ class ExpressionReader:
         alias, column = self.find(node)
         for name in (f"{alias}.{column.name}", column.name, node.name):
             if name in self.bounds:
-                low, high = self.bounds[name]
+                low, high = map(float, self.bounds[name])
                 break
         else:
             raise ValueError(
@@ -204,13 +227,16 @@ class ExpressionReader:
 
     def _share(self, node: exp.Div) -> tuple[str, Ends]:
         text, ends = self.number(node.this)
-        value = _finite(node.expression)
-        if not SMALLEST <= value <= LARGEST:
+        value = _finite(_bare(node.expression))
+        if value == 0.0:
             raise refused("division by 0", "it fails")
+        if abs(value) < SMALLEST:
+            raise ValueError(f"sql: expected divisors of at least {SMALLEST:g}, got {value:g}")
         small, zero = self.dialect.number(SMALLEST), self.dialect.number(0.0)
         shared = f"{text} / {self.dialect.number(value)}"
         held = f"(CASE WHEN ABS({text}) < {small} THEN {zero} ELSE {shared} END)"
-        return held, _outwards(ends[0] / value, ends[1] / value)
+        shares = [end / value for end in ends]
+        return held, _outwards(min(shares), max(shares))
 
     def _cases(self, node: exp.Case) -> tuple[str, Ends]:
         parts, ends = [], []
@@ -266,25 +292,36 @@ class ExpressionReader:
         sign, left, right = COMPARED[type(node)], node.this, node.expression
         if isinstance(_bare(right), exp.Column) and not isinstance(_bare(left), exp.Column):
             sign, left, right = TURNED[sign], right, left
+        if (whole := self._whole(left, [right])) is not None:
+            column, (value,) = whole
+            return f"({compared(column, sign, value)})"
         side, (literal,) = self._sides(left, [right])
         return f"({side} {sign} {literal})"
 
     def _between(self, node: exp.Expression) -> str:
         if node.args.get("symmetric"):
             raise refused("BETWEEN SYMMETRIC", "BETWEEN takes the lower end first")
-        side, (low, high) = self._sides(node.this, [node.args["low"], node.args["high"]])
+        ends = [node.args["low"], node.args["high"]]
+        if (whole := self._whole(node.this, ends)) is not None:
+            column, (least, most) = whole
+            return f"({compared(column, '>=', least)} AND {compared(column, '<=', most)})"
+        side, (low, high) = self._sides(node.this, ends)
         return f"({side} >= {low} AND {side} <= {high})"
 
     def _among(self, node: exp.Expression) -> str:
         if node.args.get("query") is not None or not node.expressions:
             raise refused("a subquery (IN)", "a set of literals is compared with")
+        if (whole := self._whole(node.this, node.expressions)) is not None:
+            column, values = whole
+            return f"({' OR '.join(compared(column, '=', one) for one in values)})"
         side, literals = self._sides(node.this, node.expressions)
         return f"({side} IN ({', '.join(literals)}))"
 
     def _is(self, node: exp.Expression) -> str:
         column, told = _bare(node.this), node.expression
         if not isinstance(column, exp.Column) or not isinstance(told, (exp.Null, exp.Boolean)):
-            raise refused("IS", "only IS NULL, IS TRUE and IS FALSE of a column are answered")
+            why = "only IS NULL, IS TRUE and IS FALSE of a column are answered"
+            raise refused(f"IS beside {name_of(column)}", why)
         alias, known = self.find(column)
         written = self.written(alias, known)
         if isinstance(told, exp.Null):
@@ -298,8 +335,26 @@ class ExpressionReader:
         plain = isinstance(pattern, exp.Literal) and pattern.is_string
         if not plain or "\\" in pattern.this:
             raise refused("LIKE", "only LIKE with a text without backslashes is answered")
+        column = _bare(node.this)
+        if isinstance(column, exp.Column) and self.find(column)[1].kind == DATE:
+            raise refused("LIKE beside dates", "compare them, or say BETWEEN")
         side, (literal,) = self._sides(node.this, [pattern])
         return f"({side} LIKE {literal})"
+
+    def _whole(
+        self, node: exp.Expression, literals: Sequence[exp.Expression]
+    ) -> tuple[str, list[Fraction]] | None:
+        """Return a column of whole numbers and the numbers it is compared with; None for another.
+
+        They are compared as whole numbers: doubles hold none beyond 2⁵³ exactly.
+        """
+        column, bare = _bare(node), [_bare(one) for one in literals]
+        if not isinstance(column, exp.Column) or not all(_is_number(one) for one in bare):
+            return None
+        alias, known = self.find(column)
+        if known.kind != WHOLE:
+            return None
+        return self.written(alias, known), [_exact(one) for one in bare]
 
     def _sides(
         self, node: exp.Expression, literals: Sequence[exp.Expression]
@@ -318,6 +373,8 @@ class ExpressionReader:
                 raise refused(
                     f"a comparison of {known.kind} with a number", f"{known.name} holds no numbers"
                 )
+            for one in bare:
+                check_double(_exact(one), known)
             return self.cell(alias, known), [self.dialect.number(_finite(one)) for one in bare]
         texts = [_text_of(one, known) for one in bare]
         side = self.dialect.read_text(self.written(alias, known), known.kind)
@@ -339,20 +396,58 @@ def _is_number(node: exp.Expression) -> bool:
     return isinstance(held, exp.Literal) and not held.is_string
 
 
-def _finite(node: exp.Expression) -> float:
-    sign, held = (-1.0, node.this) if isinstance(node, exp.Neg) else (1.0, node)
+def _exact(node: exp.Expression) -> Fraction:
+    """Return a number as it was written."""
+    sign, held = (-1, node.this) if isinstance(node, exp.Neg) else (1, node)
     if not isinstance(held, exp.Literal) or held.is_string:
         raise refused(name_of(held), "a number is expected there")
     try:
-        value = sign * float(held.this)
-    except ValueError:
-        value = math.inf
-    if not math.isfinite(value) or abs(value) > LARGEST:
-        raise ValueError(f"sql: expected numbers within ±{LARGEST:g}, got {held.this}")
-    if held.this.isdigit() and int(held.this) != int(abs(value)):
-        # compared as doubles: another whole number would be met
-        raise ValueError(f"sql: expected whole numbers that doubles hold, got {held.this}")
-    return value + 0.0
+        value = Decimal(held.this)
+    except InvalidOperation:
+        value = Decimal("NaN")
+    # a fraction of 1e-999999999 would have as many digits
+    if not value.is_finite() or abs(value) > LARGEST or (value and value.adjusted() < LEAST_DIGIT):
+        raise ValueError(
+            f"sql: expected 0 or numbers between 1e{LEAST_DIGIT} and {LARGEST:g} in size, got "
+            f"{held.this}"
+        )
+    return sign * Fraction(value)
+
+
+def _finite(node: exp.Expression) -> float:
+    return float(_exact(node)) + 0.0
+
+
+def check_double(value: Fraction | float, column: TypedColumn) -> None:
+    """Refuse a whole number that cells which are compared as doubles are not told from.
+
+    Raises:
+        ValueError: it is one.
+    """
+    exact = Fraction(value)
+    whole, large = exact.denominator == 1, abs(exact) >= LARGEST_EXACT
+    if column.kind in (DECIMAL, UNTYPED) and whole and large:
+        raise ValueError(
+            f"sql: expected whole numbers within ±2⁵³ beside {column.name}, whose {column.kind} "
+            f"are compared as doubles, got {exact}; store it as whole numbers"
+        )
+
+
+def compared(column: str, sign: str, value: Fraction) -> str:
+    """Return a comparison of a column of whole numbers with a number, exactly.
+
+    Raises:
+        ValueError: the number is too large for any column.
+    """
+    if abs(value) > LARGEST_WHOLE:
+        raise ValueError(f"sql: expected whole numbers within ±2¹²⁶, got {float(value):g}")
+    low = math.floor(value)
+    if value == low:
+        return f"{column} {sign} {low}"
+    # between two whole numbers: none is equal to it, and c > v is c > ⌊v⌋; NULL stays NULL
+    return {"=": f"{column} <> {column}", "<>": f"{column} = {column}"}.get(
+        sign, f"{column} {'>' if sign in ('>', '>=') else '<='} {low}"
+    )
 
 
 def _text_of(node: exp.Expression, column: TypedColumn) -> str:
@@ -361,16 +456,45 @@ def _text_of(node: exp.Expression, column: TypedColumn) -> str:
         held = node.this
         dated = node.to.sql().upper() in ("DATE", "TIMESTAMP")
         if isinstance(held, exp.Literal) and held.is_string and dated and ISO.match(held.this):
-            return str(held.this)
+            node = held
     if not isinstance(node, exp.Literal) or not node.is_string:
         raise refused(f"{name_of(node)} in a condition", "a column is compared with literals")
-    if column.kind == DATE and not ISO.match(node.this):
+    return spelled_as(str(node.this), column, "sql")
+
+
+def spelled_as(text: str, column: TypedColumn, argument: str) -> str:
+    """Return a text as cells of a column are spelled: a date, or a date and a time.
+
+    Raises:
+        ValueError: no date beside a column of dates.
+    """
+    if column.kind != DATE:
+        return text
+    try:
+        moment = datetime.fromisoformat(text) if ISO.match(text) else None
+    except ValueError:
+        moment = None
+    if moment is None:
         raise ValueError(
-            f"sql: expected a date such as 2024-01-31 beside {column.name}, got {node.this!r}"
+            f"{argument}: expected a date such as 2024-01-31 beside {column.name}, got {text!r}"
         )
-    return str(node.this)
+    day, time = moment.date().isoformat(), moment.time().isoformat("seconds")
+    # a day is the beginning of it
+    if column.declared.strip().lower() == "date" and time == "00:00:00":
+        return day
+    return f"{day} {time}"
 
 
 def _outwards(low: float, high: float) -> Ends:
-    """Return ends, each a unit further out than it was rounded."""
+    """Return ends, each a unit further out than it was rounded.
+
+    Raises:
+        ValueError: they are too far for squares and products of doubles.
+    """
+    # not the contrary: an end that overflowed may be NaN
+    if not (-LARGEST <= low <= high <= LARGEST):
+        raise ValueError(
+            f"bounds: expected those within which each step of a number stays within ±{LARGEST:g}, "
+            "got wider ones: choose other units"
+        )
     return math.nextafter(low, -math.inf), math.nextafter(high, math.inf)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 # Kinds of columns, by their declared types and never by their cells. ``UNTYPED`` are texts of a
@@ -15,7 +15,7 @@ NUMBERS = (WHOLE, FLOAT, DECIMAL, UNTYPED)
 TEXTS = (TEXT, UNTYPED, DATE, TRUTH)
 KINDS = {
     WHOLE: ("tinyint", "smallint", "integer", "bigint", "hugeint", "utinyint", "usmallint",
-            "uinteger", "ubigint", "uhugeint", "int", "long", "int2", "int4", "int8"),
+            "uinteger", "ubigint", "int", "long", "int2", "int4", "int8"),
     FLOAT: ("float", "double", "real", "double precision", "float4", "float8"),
     DECIMAL: ("decimal", "numeric"),
     TEXT: ("varchar", "text", "string", "character varying", "char", "character", "enum", "uuid",
@@ -24,6 +24,22 @@ KINDS = {
            "timestamp without time zone"),
     TRUTH: ("boolean", "bool"),
 }  # fmt: skip
+
+
+def check_names(name: str, columns: Sequence[str]) -> None:
+    """Refuse a table of which two columns have one name: SQL does not see capitals.
+
+    Raises:
+        ValueError: two have.
+    """
+    seen: set[str] = set()
+    for one in map(str, columns):
+        if one.lower() in seen:
+            raise ValueError(
+                f"table: expected columns of different names in {name}, whatever their capitals, "
+                f"got {one!r} twice"
+            )
+        seen.add(one.lower())
 
 
 def kind_of(declared: str) -> str:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 from sqlglot import exp
 
 from tacit.statistics.engines.dialects import Dialect
-from tacit.statistics.engines.expressions import Ends, ExpressionReader, name_of, refused
+from tacit.statistics.engines.expressions import (
+    LARGEST_WHOLE,
+    Ends,
+    ExpressionReader,
+    check_double,
+    name_of,
+    refused,
+    spelled_as,
+)
 from tacit.statistics.engines.schema import (
     DECIMAL,
     FLOAT,
@@ -38,7 +49,8 @@ ONE_NUMBER: dict[type[exp.Expression], Any] = {
     exp.StddevSamp: StandardDeviation,
 }  # fmt: skip
 TABLE_PARTS = {
-    "sample": "TABLESAMPLE", "db": "a table of another schema", "joins": "a nested join",
+    "sample": "TABLESAMPLE", "pivots": "PIVOT", "db": "a table of another schema",
+    "joins": "a nested join",
 }  # fmt: skip
 # The largest double.
 LARGEST = 1.7976931348623157e308
@@ -158,6 +170,10 @@ def parse(text: str) -> exp.Select:
     """
     import sqlglot
 
+    check_text("sql", text)
+    # what it says of a text that is none is said below
+    logger, level = logging.getLogger("sqlglot"), logging.getLogger("sqlglot").level
+    logger.setLevel(logging.CRITICAL)
     try:
         statements = [one for one in sqlglot.parse(text, read="duckdb") if one is not None]
     except sqlglot.errors.SqlglotError as error:
@@ -166,6 +182,8 @@ def parse(text: str) -> exp.Select:
         raise ValueError(f"sql: expected a SELECT, got a text that is none{at}") from None
     except RecursionError:
         raise ValueError("sql: expected a shorter SELECT, got one too deep to read") from None
+    finally:
+        logger.setLevel(level)
     if len(statements) != 1:
         raise ValueError(f"sql: expected one statement, got {len(statements)}")
     root = statements[0]
@@ -177,6 +195,18 @@ def parse(text: str) -> exp.Select:
     if root.args.get("from_") is None:
         raise refused("SELECT without FROM", "a table is expected")
     return root
+
+
+def check_text(argument: str, text: str) -> None:
+    """Refuse what no engine takes as a text.
+
+    Raises:
+        ValueError: half a character (a surrogate), or a NUL.
+    """
+    if any("\ud800" <= one <= "\udfff" for one in text):
+        raise ValueError(f"{argument}: expected a text, got half a character (a surrogate) in it")
+    if "\0" in text:
+        raise ValueError(f"{argument}: expected a text, got a NUL character in it")
 
 
 def tables_of(root: exp.Select) -> dict[str, str]:
@@ -236,7 +266,7 @@ def select(
     reader = ExpressionReader(dialect, tables, bounds)
     origin, person = _origin(root, reader)
     where = root.args.get("where")
-    keys = tuple(_key(one, reader, levels) for one in _grouped(root))
+    keys = _keys(root, reader, levels)
     asked, numbers = _list(root, reader, keys)
     return Selection(
         asked=asked,
@@ -355,11 +385,26 @@ def _grouped(root: exp.Select) -> list[exp.Column]:
         return []
     for name, held in group.args.items():
         if held and name != "expressions":
-            raise refused(f"GROUP BY {name.upper()}", "columns group rows")
+            raise refused(f"GROUP BY {name.upper().replace('_', ' ')}", "columns group rows")
     for one in group.expressions:
         if not isinstance(one, exp.Column):
             raise refused(f"GROUP BY {name_of(one)}", "columns group rows")
     return list(group.expressions)
+
+
+def _keys(
+    root: exp.Select, reader: ExpressionReader, levels: Mapping[str, Sequence[str | float]]
+) -> tuple[Key, ...]:
+    """Return what rows are grouped by, each column once."""
+    found: dict[str, tuple[Place, Key]] = {}
+    for node in _grouped(root):
+        key = _key(node, reader, levels)
+        place = reader.find(node)
+        if found.setdefault(key.name, (place, key))[0] != place:
+            raise ValueError(
+                f"sql: the column {key.name!r} is of two tables: group by one of them in a query"
+            )
+    return tuple(key for _, key in found.values())
 
 
 def _key(
@@ -379,16 +424,37 @@ def _key(
     written = reader.written(alias, column)
     if declared is None:
         return _sought(alias, column, reader)
-    numbers = all(isinstance(one, (int, float)) for one in declared)
-    if numbers and column.kind in NUMBERS:
-        held = tuple(float(one) for one in declared)
+    if column.kind in NUMBERS and all(isinstance(one, (int, float)) for one in declared):
+        if not all(math.isfinite(float(one)) for one in declared):
+            raise ValueError(f"keys: expected finite numbers for {column.name}, got another")
+        numbers = [Fraction(one) for one in declared]
+        if len(set(numbers)) < len(numbers):
+            raise ValueError(f"keys: expected different values for {column.name}, got one twice")
+        if column.kind == WHOLE:
+            # compared as whole numbers: doubles hold none beyond 2⁵³ exactly
+            for one in numbers:
+                if one.denominator > 1 or abs(one) > LARGEST_WHOLE:
+                    raise ValueError(
+                        f"keys: expected whole numbers for {column.name}, a column of whole "
+                        f"numbers, got {float(one):g}"
+                    )
+            whole = tuple(int(one) for one in numbers)
+            return Key(column.name, written, tuple(map(str, whole)), whole)
+        for one in numbers:
+            check_double(one, column)
+        held = tuple(map(float, numbers))
         literals = tuple(map(reader.dialect.number, held))
         return Key(column.name, reader.cell(alias, column), literals, held)
     text = reader.dialect.read_text(written, column.kind)
     if text is None:
         raise ValueError(f"keys: expected values of {column.kind} for {column.name}, got texts")
     words = tuple(map(key_word, declared))
-    return Key(column.name, text, tuple(map(reader.dialect.quoted, words)), words)
+    for word in words:
+        check_text("keys", word)
+    spelled = [spelled_as(word, column, "keys") for word in words]
+    if len(set(spelled)) < len(spelled):
+        raise ValueError(f"keys: expected different values for {column.name}, got one twice")
+    return Key(column.name, text, tuple(map(reader.dialect.quoted, spelled)), words)
 
 
 def _sought(alias: str, column: TypedColumn, reader: ExpressionReader) -> Key:
@@ -421,11 +487,13 @@ def _list(
             if reader.find(held)[1].name not in names:
                 raise refused("a plain column", f"{held.name} is not grouped by")
             continue
-        text = held.sql(dialect="duckdb")
+        text = _written(held)
         name = node.alias if isinstance(node, exp.Alias) else text
         asked.append(Asked(name, _aggregate(held, reader, numbers), text))
     if not asked:
         raise refused("SELECT without an aggregate", NO_AGGREGATE)
+    if both := next((name for name in names if name in numbers), None):
+        raise ValueError(f"sql: the column {both} is grouped by and computed of: one in a query")
     if len({one.name for one in asked}) < len(asked):
         raise ValueError("sql: expected different names of numbers, got one twice: use AS")
     return tuple(asked), numbers
@@ -439,9 +507,9 @@ def _aggregate(
         return _aggregate(node.this, reader, numbers)
     if isinstance(node, exp.Filter):
         met = reader.condition(node.expression.this)
-        name = node.expression.this.sql(dialect="duckdb")
+        name = f"({_written(node.expression.this)})"
         one = reader.dialect.number(1.0)
-        numbers.setdefault(name, (f"(CASE WHEN {met} THEN {one} END)", None))
+        _keep(numbers, name, f"(CASE WHEN {met} THEN {one} END)", None)
         return Present(_aggregate(node.this, reader, numbers), name)
     if isinstance(node, exp.Count):
         return _count(node, reader, numbers)
@@ -468,14 +536,29 @@ def _number(
         # the statement itself takes it within its bounds
         name, text = reader.find(node)[1].name, reader.cell(*reader.find(node))
     else:
-        name = node.sql(dialect="duckdb")
+        name = _written(node)
     if not ends[0] < ends[1]:
         raise refused("an aggregate of a constant", f"{name} is the same for every row")
-    known = numbers.get(name)
-    if known is not None and known[0] != text:
-        raise ValueError(f"sql: the column {name} is of two tables: one of them in a query")
-    numbers[name] = (text, ends)
+    _keep(numbers, name, text, ends)
     return name
+
+
+def _written(node: exp.Expression) -> str:
+    """Return a part of a query as it is named."""
+    return node.sql(dialect="duckdb", comments=False)
+
+
+def _keep(
+    numbers: dict[str, tuple[str, Ends | None]], name: str, text: str, ends: Ends | None
+) -> None:
+    """Add a column that numbers are computed of, by a name that no other has.
+
+    Raises:
+        ValueError: another has it.
+    """
+    known = numbers.setdefault(name, (text, ends))
+    if known[0] != text:
+        raise ValueError(f"sql: the column {name} is of two tables: one of them in a query")
 
 
 def _count(
@@ -485,7 +568,7 @@ def _count(
     if node.args.get("expressions"):
         raise refused("COUNT of several columns", "count one, or *")
     held = node.this
-    if isinstance(held, exp.Star):
+    if held is None or isinstance(held, exp.Star):
         return RowCount()
     if isinstance(held, exp.Distinct):
         if len(held.expressions) == 1 and reader.is_person(held.expressions[0]):
@@ -497,13 +580,13 @@ def _count(
     if isinstance(held, exp.Column):
         alias, column = reader.find(held)
         text = f"(CASE WHEN {reader.held(alias, column)} IS NOT NULL THEN {one} END)"
-        name = f"{column.name} IS NOT NULL"
+        name = f"({column.name} IS NOT NULL)"
     elif isinstance(held, exp.Case) and held.this is None and held.args.get("default") is None:
         if any(not isinstance(part.args["true"], exp.Literal) for part in held.args["ifs"]):
             raise refused("COUNT of CASE without a literal", "write THEN 1")
         met = [reader.condition(part.this) for part in held.args["ifs"]]
-        text, name = f"(CASE WHEN {' OR '.join(met)} THEN {one} END)", held.sql(dialect="duckdb")
+        text, name = f"(CASE WHEN {' OR '.join(met)} THEN {one} END)", _written(held)
     else:
         raise refused(f"COUNT of {name_of(held)}", "count a column, or *")
-    numbers.setdefault(name, (text, None))
+    _keep(numbers, name, text, None)
     return Present(RowCount(), name)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tacit.statistics.engines.dialects import SPARK, Dialect
-from tacit.statistics.engines.schema import TableThere, TypedColumn, kind_of
+from tacit.statistics.engines.schema import TableThere, TypedColumn, check_names, kind_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,5 +66,6 @@ class Spark:
             relation = self.dialect.named(f"tacit_{name}")
             source.createOrReplaceTempView(f"tacit_{name}")
             types = source.dtypes
+        check_names(name, [key for key, _ in types])
         columns = {key: TypedColumn(key, kind, kind_of(kind)) for key, kind in types}
         return TableThere(name, relation, columns, person)

@@ -1,0 +1,53 @@
+"""A SELECT at the command line: what a policy says of ledger, secret and budget."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tacit.ledger import Ledger
+from tests.cli_runner import Tacit, refused
+
+POLICY = """
+person = "who"
+{more}
+[tables]
+t = "t.csv"
+[bounds]
+x = [0, 10]
+[query]
+epsilon = 1.0
+[budget]
+epsilon = 1.5
+"""
+ASKED = ("sql", "SELECT AVG(x) FROM t", "--clip", "3", "--policy")
+
+
+@pytest.fixture
+def policy(tmp_path: Path):
+    (tmp_path / "t.csv").write_text("who,x\na,1\nb,2\n")
+
+    def written(more: str) -> Path:
+        path = tmp_path / "data.toml"
+        path.write_text(POLICY.format(more=more))
+        return path
+
+    return written
+
+
+def test_a_secret_is_named_beside_the_ledger_of_a_policy(policy, tmp_path, tacit: Tacit) -> None:
+    file = policy('ledger = "l.db"')
+    for code in (0, 2):
+        done = tacit(*ASKED, file, "--secret", "shop")
+        assert done.code == code, done.err
+    assert Ledger(str(tmp_path / "l.db")).secrets() == ("shop",)
+
+
+def test_what_a_policy_names_is_not_named_otherwise(policy, tmp_path, tacit: Tacit) -> None:
+    file = policy('ledger = "l.db"\nsecret = "shop"')
+    refused(tacit(*ASKED, file, "--secret", "other"), "--secret", "of the policy")
+    refused(tacit(*ASKED, file, "--ledger", tmp_path / "m.db"), "--ledger", "of the policy")
+    done = tacit(*ASKED, file, "--ledger", tmp_path / "l.db", "--secret", "shop")
+    assert done.code == 0, done.err
+    refused(tacit(*ASKED, policy(""), "--secret", "shop"), "--secret", "--ledger beside it")
