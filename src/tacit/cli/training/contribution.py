@@ -107,7 +107,7 @@ def contribution(
 
     # source and label are categories, declared or read
     levels = [*(asked.category or ()), *_undeclared((asked.source, asked.label), asked.category)]
-    table = reading.read(data, missing=asked.missing, categories=levels)
+    table = reading.read(data, missing=asked.missing or "refuse", categories=levels)
     saved = new_file("--save", flags.save, flags.force)
 
     def prepare() -> Any:
