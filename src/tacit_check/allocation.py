@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import accumulate
 
 from flint import arb, fmpq
@@ -11,9 +12,9 @@ from tacit_check.curves import Both, Curve
 from tacit_check.elementary import ADDED, gaussian, nothing
 from tacit_check.laws import convolved, repeated
 
-# Points of a lattice and bits of a mass; what one ratio may have beyond the lattice; the largest
-# distance at which a lattice of equal steps holds both the bulk and the tail of a ratio.
-POINTS, BITS, BEYOND, FARTHEST = 1 << 15, 160, 2.0**-44, 2
+# Points of a lattice, of little noise and of more; bits of a mass; what one ratio may have beyond
+# the lattice; the largest distance at which equal steps hold both the bulk and the tail of a ratio.
+MANY, FEW, BITS, BEYOND, FARTHEST = 1 << 17, 1 << 15, 160, 2.0**-44, 2
 MOST_STEPS = 10**8
 
 
@@ -29,13 +30,18 @@ def random_allocation(exact: fmpq, steps: int) -> Both | None:
         return gaussian(exact)
     if exact > FARTHEST * FARTHEST or steps > MOST_STEPS:
         return None
-    total = repeated(_ratio(arb(exact).sqrt()), steps, lambda one, other, _: one.plus(other))
-    return Both(_curves(total, steps), order=ADDED, theorems=(SOURCE,))
+    total = repeated(
+        _ratio(arb(exact).sqrt(), MANY if 2 * exact >= 1 else FEW),
+        steps,
+        lambda one, other, _: one.plus(other),
+    )
+    return Both(_curves(total, exact, steps), order=ADDED, theorems=(SOURCE,))
 
 
 SOURCE = "Feldman and Shenfeld (2025), Section 3: the pair of balls in bins; convex order"
 
 
+@dataclass(frozen=True)
 class Spread:
     """Masses, over 2^BITS, at multiples of 2^step from 0 on, and a mean that lies beyond.
 
@@ -43,10 +49,13 @@ class Spread:
         step: exponent of the lattice.
         masses: whole numbers.
         beyond: E max(value − last point, 0), a ball.
+        most: points it may have.
     """
 
-    def __init__(self, step: int, masses: list[int], beyond: arb) -> None:
-        self.step, self.masses, self.beyond = step, masses, beyond
+    step: int
+    masses: list[int]
+    beyond: arb
+    most: int
 
     def plus(self, other: Spread) -> Spread:
         """Return the law of the sum of two independent values, on a lattice that holds it."""
@@ -57,10 +66,10 @@ class Spread:
             other = other.coarser()
         masses = convolved(one.masses, other.masses, BITS)
         # Σ of a sum beyond: what either has beyond its last point is a mean, which adds up
-        total = Spread(one.step, masses, one.beyond + other.beyond)
-        while len(total.masses) > POINTS:
+        total = Spread(one.step, masses, one.beyond + other.beyond, one.most)
+        while len(total.masses) > self.most:
             shorter = total.trimmed()
-            total = shorter if len(shorter.masses) <= POINTS else shorter.coarser()
+            total = shorter if len(shorter.masses) <= self.most else shorter.coarser()
         return total
 
     def trimmed(self) -> Spread:
@@ -68,14 +77,14 @@ class Spread:
         masses, unit = self.masses, arb(2) ** self.step
         last, weight, excess = len(masses) - 1, 0, 0
         limit = 1 << (BITS - 50)
-        while last > POINTS // 2 and excess + weight + masses[last] <= limit:
+        while last > self.most // 2 and excess + weight + masses[last] <= limit:
             # one step lower, everything above it exceeds by one step more
             weight += masses[last]
             excess += weight
             last -= 1
         kept = masses[: last + 1]
         kept[-1] += weight
-        return Spread(self.step, kept, self.beyond + unit * excess / arb(2) ** BITS)
+        return Spread(self.step, kept, self.beyond + unit * excess / arb(2) ** BITS, self.most)
 
     def coarser(self) -> Spread:
         """Return every second point: an odd one gives half of its mass to either side."""
@@ -88,10 +97,10 @@ class Spread:
                 half = -(-mass // 2)
                 found[place // 2] += half
                 found[place // 2 + 1] += half
-        return Spread(self.step + 1, found, self.beyond)
+        return Spread(self.step + 1, found, self.beyond, self.most)
 
 
-def _ratio(distance: arb) -> Spread:
+def _ratio(distance: arb, most: int) -> Spread:
     # p_j = (C_{j+1} − 2 C_j + C_{j−1})/w by C(k) = E max(X − k, 0) = Φ(d₁) − k Φ(d₂), X lognormal
     def excess(value: arb) -> arb:
         if not value > 0:
@@ -104,17 +113,21 @@ def _ratio(distance: arb) -> Spread:
     while not excess(far) <= BEYOND:
         power += 1
         far = far * 2
-    step = power - POINTS.bit_length() + 2
-    unit, points = arb(2) ** step, POINTS // 2
+    step = power - most.bit_length() + 2
+    unit, points = arb(2) ** step, most // 2
     calls = [excess(unit * place) for place in range(points + 1)]
     masses = [ONE + (calls[1] - calls[0]) / unit]
     for place in range(1, points):
         masses.append((calls[place + 1] - 2 * calls[place] + calls[place - 1]) / unit)
     masses.append((calls[-2] - calls[-1]) / unit)
-    return Spread(step, [max(0, integer_up(mass, BITS)) for mass in masses], calls[-1])
+    return Spread(step, [max(0, integer_up(mass, BITS)) for mass in masses], calls[-1], most)
 
 
-def _curves(total: Spread, steps: int) -> tuple[Curve, Curve]:
+def _curves(total: Spread, exact: fmpq, steps: int) -> tuple[Curve, Curve]:
+    # in a step that is known it is a shift; and A is at least the geometric mean, which is e^{−h}
+    # times the ratio of a shift by d/√t
+    plain, near = gaussian(exact).curves[0], gaussian(exact / steps).curves[0]
+    lift = arb(exact * (steps - 1) / (2 * steps))
     # Σ p_j and Σ j p_j from either end: each value of a curve is two of these
     scale, unit = arb(2) ** BITS, arb(2) ** total.step
     counts = [0, *accumulate(total.masses)]
@@ -135,7 +148,7 @@ def _curves(total: Spread, steps: int) -> tuple[Curve, Curve]:
         for place in places(gamma):
             gain = unit * (mean - moments[place]) / steps - gamma * (every - counts[place])
             best = best.max(gain / scale)
-        return best + beyond
+        return (best + beyond).min(plain.at(epsilon))
 
     def backward(epsilon: arb) -> arb:
         # E max(1 − γA, 0)
@@ -143,6 +156,6 @@ def _curves(total: Spread, steps: int) -> tuple[Curve, Curve]:
         best = ZERO
         for place in places((-epsilon).exp()):
             best = best.max((counts[place] - gamma * unit * moments[place] / steps) / scale)
-        return best
+        return best.min(near.at(epsilon - lift))
 
     return Curve(forward, attained=False), Curve(backward, attained=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import reduce
 
 from flint import arb, ctx, fmpq, fmpz
 
@@ -40,11 +41,7 @@ def half_square_tail(x: arb) -> arb:
 
 def largest(balls: Iterable[arb]) -> arb:
     """Return a ball of the largest of several numbers."""
-    found = None
-    for ball in balls:
-        found = ball if found is None else found.max(ball)
-    assert found is not None
-    return found
+    return reduce(lambda one, other: one.max(other), balls)
 
 
 def whole(ball: arb) -> int:

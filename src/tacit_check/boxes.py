@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import product
+from math import prod
 from typing import Any
 
 from flint import arb, arb_mat, fmpq, fmpq_mat
@@ -83,10 +84,7 @@ def _dense(sets: Sequence[Box], rows: Sequence[Sequence[fmpq]]) -> fmpq:
     corners: list[list[fmpq]] = []
     for low, high in sets:
         free = [(a, b) if a < b else (a,) for a, b in zip(low, high, strict=True)]
-        count = 1
-        for choice in free:
-            count *= len(choice)
-        if len(corners) + count > MOST_CORNERS:
+        if len(corners) + prod(map(len, free)) > MOST_CORNERS:
             raise RefusedFileError("parts: more corners than a checker visits")
         corners += [list(corner) for corner in product(*free)]
     return farthest(rows, corners)

@@ -348,8 +348,7 @@ def _factor(claim: Claim, mechanism: Known, composed: Composed) -> Checked:
     return verdict(claim, claim["factor"], None, None)
 
 
-def _statistical(claim: Claim, mechanism: Known, composed: Composed) -> Checked:
-    del mechanism, composed
+def _statistical(claim: Claim, _: Known, __: Composed) -> Checked:
     return Checked(
         sentence(claim), NOT_CHECKABLE, why="statistical evidence: believed or repeated, not proved"
     )

@@ -209,8 +209,7 @@ def told(epsilon: fmpq, categories: int) -> Both:
     other = (ONE - truth) / (categories - 1)
     rest = other * (categories - 2)
     curve = finite_pair([truth, other, rest], [other, truth, rest])
-    curve = replace(curve, most=arb(epsilon), pure=epsilon)
-    return Both((curve,), theorems=(RESPONSE,))
+    return Both((replace(curve, most=arb(epsilon), pure=epsilon),), theorems=(RESPONSE,))
 
 
 def fractions(own: list[fmpq], other: list[fmpq]) -> Curve:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, TypeAlias
 
 from flint import arb, fmpq
@@ -226,9 +227,7 @@ def _sketch(node: Node, _: Reader) -> Known:
 
 def _code(node: Node, _: Reader) -> Known:
     sizes = items(node, "sizes", lambda one: count({"sizes": one}, "sizes"), MOST_NODES)
-    factor = fmpq(1)
-    for size in sizes:
-        factor *= size
+    factor = fmpq(prod(sizes))
     source = "Issa, Wagner and Kamath (2020), Theorem 1: as many values as there are outcomes"
     return Known(factor=factor, nats=arb(factor).log(), theorems=(source,))
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tacit import Effort, Table, privatize
+from tacit import Effort, Table, accounting, privatize
 from tacit.cli import run
 from tacit.gate import Policy, check_release
 from tacit.releases import verification
@@ -64,6 +64,22 @@ def test_what_is_proved_false_is_not_drawn(monkeypatch):
     monkeypatch.setattr(verification, "proof_of", smaller)
     with pytest.raises(ArithmeticError, match="proves a claim to be wrong"):
         privatize("mean", ROWS, promise, Effort(trials=0))
+
+
+@pytest.mark.parametrize(
+    ("profile", "later"),
+    [
+        (accounting.noisy_projection(dim=50, rank=4, sensitivity=1, noise_std=1), False),
+        (accounting.noisy_projection(dim=50, rank=4, sensitivity=1, noise_std=1) * 9, True),
+        (accounting.random_allocation(2.0, steps=50, epochs=3), False),
+        (accounting.random_allocation(1.0, steps=50), True),
+        (accounting.sketch(rank=3, dim=2, gamma=0.1), False),
+        (accounting.sketch(rank=3, dim=5, gamma=0.1), True),
+        (accounting.vector_projection(dim=50, rank=4, alignment=0.9), False),
+    ],
+)
+def test_what_takes_long_is_checked_on_demand_alone(profile, later):
+    assert verification._takes_long(profile.mechanism, "add-remove") == later
 
 
 def test_show_and_certificate_say_what_the_checker_found(path, capsys):

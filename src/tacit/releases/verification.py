@@ -18,10 +18,10 @@ from tacit.releases.proof import PROOF, proof_of
 HOLDS, FALSE, NOT_SHOWN, NOTHING = "holds", "false", "not shown", "not checkable"
 # What is said of a file without the proof that its details give.
 REMOVED = "its file holds no proof, though one follows from what it says"
-# Mechanisms whose integrals take minutes: they are checked where somebody asks, in a process apart.
-# Products of so many numbers take a second.
-MOST_WORK = 10_000_000
-SLOW, LATER = {"projection", "column", "sketch", "random-allocation", "groups"}, "not checked yet"
+# What takes more than a few seconds is checked where somebody asks, in a process apart.
+LATER = "not checked yet"
+# Products of so many numbers take a second, as do the splits of a sketch in so many dimensions.
+MOST_WORK, MOST_SPLITS = 10_000_000, 4
 # A checker in a process of its own takes its own limit and starts in less than the rest.
 SECONDS = 90.0
 
@@ -117,10 +117,17 @@ def refuse_false(release: Any) -> None:
         )
 
 
-def _takes_long(node: Node, adjacency: str) -> bool:
-    """Whether a node, or one in it, needs an integral or very many distances."""
-    if node["kind"] in SLOW:
-        return True
+def _takes_long(node: Node, adjacency: str, *, alone: bool = True) -> bool:
+    """Whether a node, or one in it, needs many integrals, lattices or distances."""
+    if node["kind"] in ("projection", "groups"):
+        # one integral of one release, hundreds of several
+        return not alone
+    if node["kind"] == "random-allocation":
+        # a lattice that is fine enough where there is little noise takes five seconds
+        return 2.0 * float(node["sensitivity"]) ** 2 >= float(node["noise"]) ** 2
+    if node["kind"] == "sketch":
+        both = float(node["lowest"]) < 1.0 < float(node["highest"])
+        return alone and both and int(node["dim"]) > MOST_SPLITS
     if node["kind"] == "boxes":
         rows = node["covariance"]
         moves = sum(len(part.get("listed", (part,))) for part in node["parts"])
@@ -130,4 +137,4 @@ def _takes_long(node: Node, adjacency: str) -> bool:
         return moves * len(rows) * len(rows[0]) > MOST_WORK
     inner = [part["of"] for part in node.get("parts", ())]
     inner += [node["of"]] if "of" in node else []
-    return any(_takes_long(one, adjacency) for one in inner)
+    return any(_takes_long(one, adjacency, alone=False) for one in inner)
