@@ -309,6 +309,32 @@ def test_keys_that_a_select_found(interference, other):
     published(interference, command, visits(), visits(PERSONS[other]))
 
 
+@pytest.mark.parametrize("other", PERSONS)
+@pytest.mark.parametrize("pure", [True, False])
+@tells_nothing_beside("sql", "statistic", "statistic-people")
+def test_bounds_that_were_found(interference, pure, other):
+    chosen = ["--person", "who", "--bounds", "income=auto", "--clip", "3", "--epsilon", "90"]
+    chosen += [] if pure else ["--delta", "1e-6"]
+    command = ["statistic", "in.csv", "--query", "mean", "--protect", "table", *chosen]
+    if not pure:
+        command = ["sql", "SELECT AVG(income) FROM t", "--table", "t=in.csv", *chosen]
+    out = OUT if pure else OUT[:-1]
+    command += ["--columns", "income,who"] if pure else []
+    published(interference, [*command, *out], visits(), visits(PERSONS[other]))
+
+
+@tells_nothing_beside("sql", "statistic-people")
+def test_that_no_bounds_are_found_is_told_by_the_noise_alone(interference):
+    command = ["sql", "SELECT AVG(income) FROM t", "--table", "t=in.csv", "--person", "who"]
+    command += ["--bounds", "income=auto", "--epsilon", "1", "--delta", "1e-6", "--json", "x.json"]
+    pair = interference.commands(
+        command, {"in.csv": visits(())}, {"in.csv": visits(PERSONS["many rows"])}
+    )
+    pair.assert_equal()
+    assert pair.first.code == 2
+    assert "bounds: expected about" in pair.first.err
+
+
 @pytest.mark.parametrize("by", ["", " GROUP BY age"])
 @pytest.mark.parametrize("told", ["--dry-run", "--explain"])
 @tells_nothing_beside("sql", "statistic-people")

@@ -80,7 +80,8 @@ class Protection:
         list[str] | None,
         typer.Option(
             metavar="NAME=LOW:HIGH,…",
-            help="Lowest and highest of columns that are summed. May be repeated.",
+            help="Lowest and highest of columns that are summed; auto finds them for a tenth of "
+            "the budget. May be repeated.",
         ),
     ] = None
     keys: Annotated[

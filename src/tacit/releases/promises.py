@@ -27,11 +27,15 @@ def rate_of(text: str) -> float:
         raise ValueError(f"expected a share between 0 and 1, such as 1/3, got {text!r}") from None
 
 
-def bounds_of(texts: Sequence[str]) -> dict[str, Ends]:
-    """Return the bounds of columns, as in ``age=0:120,income=0:250000``."""
-    found: dict[str, Ends] = {}
+def bounds_of(texts: Sequence[str]) -> dict[str, Any]:
+    """Return the bounds of columns, as in ``age=0:120,income=0:250000``, or ``income=auto``."""
+    found: dict[str, Any] = {}
     for piece in (piece for text in texts for piece in next(csv.reader([text]), [])):
         name, _, ends = piece.rpartition("=")
+        if name.strip() and ends.strip() == AUTO:
+            _once(name.strip(), found)
+            found[name.strip()] = AUTO
+            continue
         low, colon, high = ends.partition(":")
         try:
             pair = float(low), float(high)
@@ -234,7 +238,8 @@ class Table:
         delta: δ, with epsilon.
         rho: ρ of zero-concentrated differential privacy instead.
         bounds: Lowest and highest of every column that is read, by its name, or in Python (p, 2);
-            declared without looking at the table: numbers outside are taken as the bounds.
+            declared without looking at the table: numbers outside are taken as the bounds. Of
+            persons, auto finds those of a column from the table, for a tenth of the budget.
         levels: Categories of columns, declared: numbers, or words of a column of texts.
         adjacency: Which tables are neighbours: one record more, or one replaced.
         person: Column that says whose a row is: all rows of one person are hidden together, and

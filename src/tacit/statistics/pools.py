@@ -14,7 +14,7 @@ from tacit._ground.checks import Array, array, matrix, vector
 from tacit._ground.numbers import LARGEST_EXACT
 from tacit._ground.reprs import shown
 from tacit.guarantees.adjacency import Adjacency
-from tacit.releases.promises import Table
+from tacit.releases.promises import AUTO, Table
 from tacit.statistics.gaps import (
     as_numbers,
     nothing_there,
@@ -41,6 +41,8 @@ from tacit.statistics.tables.table import (
 LENIENT = "drop-unreadable"
 # In names, before keys are found; and the code of what is no key that was found.
 EACH_KEY, NO_KEY = "each key found", -1.0
+# Of a column whose bounds are found, until they are: errors are told in widths of them.
+NOMINAL_ENDS = (0.0, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +107,9 @@ class Pool:
         sought: the column whose keys nobody declared, and which are found from the table.
         keys_elsewhere: weighs these keys where rows are not in memory, and returns what persons add
             in the groups of those that were found.
+        unknown: places of columns whose bounds nobody declared, and which are found from the table;
+            ``bounds`` has nominal ones of them until then.
+        parts_elsewhere: weighs the parts of a column's log scale where rows are not in memory.
     """
 
     rows: Array
@@ -117,6 +122,8 @@ class Pool:
     elsewhere: Callable[[Any], Any] | None = None
     sought: str | None = None
     keys_elsewhere: Any = None
+    unknown: tuple[int, ...] = ()
+    parts_elsewhere: Callable[[int, Sequence[int]], Mapping[int, int]] | None = None
 
     @staticmethod
     def of(
@@ -170,7 +177,8 @@ class Pool:
             rows.flags.writeable = False
             labels = wanted
             categories = {name: kind for name, kind in categories.items() if name in labels}
-        bounds = _read_bounds(getattr(promise, "bounds", None), labels)
+        unknown = _unknown(getattr(promise, "bounds", None), labels, person)
+        bounds = _read_bounds(getattr(promise, "bounds", None), labels, unknown)
         declared = _read_levels(levels, labels, categories)
         if hidden:
             nothing = nothing_there(len(labels), bounds, declared)
@@ -190,6 +198,7 @@ class Pool:
             isinstance(known, DataTable) and known.queried,
             persons,
             sought=sought,
+            unknown=unknown,
         )
 
     def as_columns(self, *, looked_at: bool) -> Columns:
@@ -391,9 +400,29 @@ def _column_names(columns: Sequence[str] | None, width: int) -> tuple[str, ...]:
     return tuple(columns)
 
 
-def _read_bounds(bounds: Any, names: tuple[str, ...]) -> dict[int, tuple[float, float]]:
-    found = {}
+def _unknown(bounds: Any, names: tuple[str, ...], person: str | None) -> tuple[int, ...]:
+    """Return the places of columns whose bounds shall be found.
+
+    Raises:
+        ValueError: the promise is about no persons.
+    """
+    given = bounds if isinstance(bounds, Mapping) else {}
+    asked = [name for name, pair in given.items() if isinstance(pair, str) and pair == AUTO]
+    if asked and person is None:
+        raise ValueError(
+            f"bounds: expected lowest and highest of {asked[0]!r}, as they are found for a promise "
+            f"about persons alone (person, --person), got {AUTO}"
+        )
+    return tuple(names.index(name) for name in asked if name in names)
+
+
+def _read_bounds(
+    bounds: Any, names: tuple[str, ...], unknown: tuple[int, ...] = ()
+) -> dict[int, tuple[float, float]]:
+    found = dict.fromkeys(unknown, NOMINAL_ENDS)
     for place, pair in _by_column("bounds", bounds, names).items():
+        if place in unknown:
+            continue
         low, high = vector(f"bounds of {names[place]}", list(pair), size=2).tolist()
         if not low < high:
             raise ValueError(

@@ -183,16 +183,29 @@ class ExpressionReader:
             return self._cases(node)
         raise refused(name_of(node), "only columns, numbers, +, −, *, and CASE are computed")
 
-    def _column(self, node: exp.Column) -> tuple[str, Ends]:
+    def ends_of(self, node: exp.Column) -> Ends:
+        """Return the declared bounds of a column; infinite where they will be found.
+
+        Raises:
+            ValueError: none were declared.
+        """
         alias, column = self.find(node)
         for name in (f"{alias}.{column.name}", column.name, node.name):
             if name in self.bounds:
                 low, high = map(float, self.bounds[name])
-                break
-        else:
-            raise ValueError(
-                f"bounds: expected (lowest, highest) of {column.name}, declared without looking "
-                "at the table, got none"
+                return low, high
+        raise ValueError(
+            f"bounds: expected (lowest, highest) of {column.name}, declared without looking at the "
+            "table, or auto, got none"
+        )
+
+    def _column(self, node: exp.Column) -> tuple[str, Ends]:
+        alias, column = self.find(node)
+        low, high = self.ends_of(node)
+        if not low > -math.inf:
+            raise refused(
+                f"an expression of {column.name}, whose bounds are found",
+                "declare them, or aggregate the column itself",
             )
         text = self.cell(alias, column)
         ends = f"WHEN {text} < {self.dialect.number(low)} THEN {self.dialect.number(low)} "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from tacit.statistics.engines.contributors import InEngine, SqlEngine
 from tacit.statistics.engines.dialects import Dialect
 from tacit.statistics.engines.selection import Selection
 from tacit.statistics.people.keys import weight_of
+from tacit.statistics.people.ranges import EDGES
 from tacit.statistics.tables.table import plain_text
 
 
@@ -30,12 +31,15 @@ class KeyStatement:
     dialect: Dialect
     salt: str = field(repr=False)
 
-    def weights(self, found: Collection[str | float], most: int) -> str:
+    def weights(
+        self, found: Collection[str | float], most: int, table: Sequence[int] | None = None
+    ) -> str:
         """Return the statement of (key, weight), of the keys that were not found.
 
         Every person's keys are counted once. Of c keys that a person has, the first
         k = min(c, ``most``) in the order of a salted digest have the weight ⌊U/√k⌋ each: which
-        these are depends on that person's keys alone, whatever the digest is.
+        these are depends on that person's keys alone, whatever the digest is. A ``table`` has other
+        weights for 1, 2, … keys.
         """
         dialect = self.dialect
         once = (
@@ -53,7 +57,8 @@ class KeyStatement:
             left = "e"
         text = f"CONCAT('{self.salt}', CAST(p AS {dialect.text}), ' ', CAST(k AS {dialect.text}))"
         order = f"MD5({text}){dialect.bytewise}, k"
-        listed = ", ".join(f"({size}, {weight_of(size)})" for size in range(1, most + 1))
+        table = table or [weight_of(size) for size in range(1, most + 1)]
+        listed = ", ".join(f"({size}, {weight})" for size, weight in enumerate(table, 1))
         tables += [
             f"o AS (SELECT k, ROW_NUMBER() OVER (PARTITION BY p ORDER BY {order}) AS n, "
             f"COUNT(*) OVER (PARTITION BY p) AS c FROM {left})",
@@ -109,6 +114,36 @@ class KeysInEngine:
         """Return what persons add in the groups of some keys, given what a row can add."""
         selection = self.selection.with_keys(tuple(keys), self.where.dialect)
         return lambda added: InEngine(self.where, selection.rows(), added)
+
+
+def parts_in_engine(
+    where: SqlEngine, selection: Selection
+) -> Callable[[int, Sequence[int]], Mapping[int, int]]:
+    """Return what weighs the parts of a column's log scale, given its place and the weights.
+
+    A number's part is found by comparisons with powers of two, which are exact in every engine.
+    """
+    dialect, rows, known = where.dialect, selection.rows().text, dict[int, dict[int, int]]()
+    places = list(range(len(EDGES), 0, -1))
+
+    def weigh(place: int, table: Sequence[int]) -> Mapping[int, int]:
+        if place not in known:
+            value = f"y.x{place}"
+            above, below = (
+                [
+                    f"WHEN {value} {sign} {dialect.number(factor * float(EDGES[part - 1]))} "
+                    f"THEN {factor * part}"
+                    for part in places
+                ]
+                for sign, factor in ((">=", 1), ("<=", -1))
+            )
+            cases = f"CASE WHEN {value} IS NULL THEN NULL {' '.join(above + below)} ELSE 0 END"
+            own = f"SELECT y.p AS p, {cases} AS b FROM ({rows}) y"
+            asked = KeyStatement(own, "b", dialect, "").weights((), len(table), table)
+            known[place] = {int(part): int(total) for part, total in where.run(asked)}
+        return known[place]
+
+    return weigh
 
 
 def _is_plain(key: str | float) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tacit.releases.promises import AUTO
 from tacit.releases.strength import gaussian_mu
 
 KNOWN = {
@@ -104,7 +105,9 @@ def _tables(
     return found, tuple(public)
 
 
-def _ends(name: str, held: Any) -> tuple[float, float]:
+def _ends(name: str, held: Any) -> Any:
+    if held == AUTO:
+        return AUTO
     numbers = isinstance(held, list) and all(
         isinstance(one, (int, float)) and not isinstance(one, bool) for one in held
     )

@@ -531,11 +531,12 @@ def _number(
     node: exp.Expression, reader: ExpressionReader, numbers: dict[str, tuple[str, Ends | None]]
 ) -> str:
     """Return the name of the column of a number."""
-    text, ends = reader.number(node)
     if isinstance(node, exp.Column):
         # the statement itself takes it within its bounds
         name, text = reader.find(node)[1].name, reader.cell(*reader.find(node))
+        ends = reader.ends_of(node)
     else:
+        text, ends = reader.number(node)
         name = _written(node)
     if not ends[0] < ends[1]:
         raise refused("an aggregate of a constant", f"{name} is the same for every row")

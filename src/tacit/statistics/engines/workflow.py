@@ -13,7 +13,7 @@ from tacit.releases.promises import AUTO, Effort, Table
 from tacit.releases.release import Release
 from tacit.statistics.engines.contributors import InEngine
 from tacit.statistics.engines.expressions import refused
-from tacit.statistics.engines.keys import KeysInEngine
+from tacit.statistics.engines.keys import KeysInEngine, parts_in_engine
 from tacit.statistics.engines.schema import TableThere
 from tacit.statistics.engines.selection import (
     Key,
@@ -23,9 +23,9 @@ from tacit.statistics.engines.selection import (
     select,
     tables_of,
 )
-from tacit.statistics.people.found import Asking, Keys, prepare_found
+from tacit.statistics.people.found import Asking, Keys, PreparedFound, prepare_found
 from tacit.statistics.people.workflow import prepare
-from tacit.statistics.pools import Pool, key_word
+from tacit.statistics.pools import NOMINAL_ENDS, Pool, key_word
 from tacit.statistics.prepared import PreparedNumbers, StatisticRequest
 from tacit.statistics.queries.counts import KeyCount
 from tacit.statistics.queries.language import bind_query
@@ -72,6 +72,9 @@ class Answer:
             "tables": f"{', '.join(found.tables)}; {found.unit} says whose a row is",
             "rows": [
                 f"{name} is taken within {ends[0]:g} and {ends[1]:g}"
+                if ends[1] < np.inf
+                else f"{name} is taken within bounds that are found for "
+                f"{details.ranges.share:.3g} of the budget; here as if within 0 and 1"
                 for name, (_, ends) in found.numbers.items()
                 if ends is not None
             ],
@@ -99,7 +102,7 @@ class Answer:
             ValueError: the engine cannot read them.
         """
         prepared: Any = self.prepared
-        (prepared.plan if self.selection.sought is None else prepared).read()
+        (prepared if isinstance(prepared, PreparedFound) else prepared.plan).read()
         return self.prepared
 
 
@@ -237,8 +240,10 @@ def _declared(
                     f"{argument}: expected columns of the declared tables, got {name!r}"
                 )
     bounds: Any = promise.bounds or {}
+    unknown = (-np.inf, np.inf)
+    bounds = {name: unknown if ends == AUTO else ends for name, ends in bounds.items()}
     for name, (low, high) in bounds.items():
-        if not -np.inf < low < high < np.inf:
+        if (low, high) != unknown and not -np.inf < low < high < np.inf:
             raise ValueError(f"bounds: expected lowest < highest for {name!r}, got {low}, {high}")
     return bounds, promise.levels or {}
 
@@ -257,6 +262,11 @@ def _certified(
     """Return the answer of a query that was read, under a clip."""
     columns, sought = found.columns, _sought(found, promise)
     first = len(found.numbers)
+    unknown = tuple(
+        place
+        for place, (_, ends) in enumerate(found.numbers.values())
+        if ends is not None and ends[1] == np.inf
+    )
     categories = {
         key.name: Category(tuple(map(key_word, key.levels)), declared=not key.sought)
         for key in found.keys
@@ -266,7 +276,7 @@ def _certified(
         columns=columns,
         categories=categories,
         bounds={
-            place: ends
+            place: NOMINAL_ENDS if place in unknown else ends
             for place, (_, ends) in enumerate(found.numbers.values())
             if ends is not None
         },
@@ -278,6 +288,8 @@ def _certified(
         elsewhere=lambda added: InEngine(engine, found.rows(), added),
         sought=None if sought is None else sought.name,
         keys_elsewhere=None if sought is None else KeysInEngine.of(engine, found, rng),
+        unknown=unknown,
+        parts_elsewhere=parts_in_engine(engine, found) if unknown else None,
     )
     promise = replace(promise, clip=clip)
     query = _query(found, pool.as_columns(looked_at=False))
@@ -287,12 +299,12 @@ def _certified(
         notes = tuple(note for note in planned.notes if not note.startswith("codes of "))
         return replace(planned, details=replace(planned.details, sql=sql), notes=notes)
 
-    def asked(request: StatisticRequest, pool: Pool, keys: Keys) -> SumQuery:
+    def asked(request: StatisticRequest, pool: Pool, keys: Keys | None) -> SumQuery:
         del request
         return _query(found, pool.as_columns(looked_at=False), keys)
 
     prepared: Any
-    if sought is None:
+    if sought is None and not unknown:
         prepared = prepare(request)
         prepared = replace(prepared, planned=told(prepared.planned))
     else:

@@ -1,4 +1,4 @@
-"""A release about people by keys that nobody declared: they are found first, then counted."""
+"""A release about people by keys or bounds that nobody declared: they are found, then used."""
 
 from __future__ import annotations
 
@@ -21,9 +21,12 @@ from tacit.statistics.people.keys import (
     DELTA_SHARE,
     KEYS_SHARE,
     KeySearch,
+    Whole,
     find_among,
     find_keys,
 )
+from tacit.statistics.people.radius import left_of
+from tacit.statistics.people.ranges import EDGES, PARTS, RangeSearch, weigh_parts, weights_of
 from tacit.statistics.people.workflow import FoundKeys, PreparedPeople, certify_people
 from tacit.statistics.prepared import PreparedNumbers, StatisticRequest, expected_errors
 from tacit.statistics.queries.chosen import chosen_of
@@ -42,12 +45,12 @@ class Asking:
     """What a request asks once keys are known, and what its release says of itself.
 
     Attributes:
-        query: of the request, the pool that knows the keys, and the keys.
+        query: of the request, the pool that knows keys and bounds, and the keys that were found.
         told: the release but for what is drawn, with what only the asker knows to say of it.
         named: whether the numbers have names of the asker's own.
     """
 
-    query: Callable[[StatisticRequest, Any, Keys], Any]
+    query: Callable[[StatisticRequest, Any, Keys | None], Any]
     told: Callable[[Release[Any]], Release[Any]] = lambda planned: planned
     named: bool = False
 
@@ -55,36 +58,51 @@ class Asking:
 @read_only
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PreparedFound(PreparedNumbers):
-    """Numbers by keys that are found when they are drawn; for the holder of the table.
+    """Numbers by keys or bounds that are found when they are drawn; for the holder of the table.
 
     Attributes:
         request: what was asked.
-        level: μ of all noise together.
-        found: how keys are found.
-        asking: what is asked of those that are.
+        level: μ, or ε, of all noise together.
+        found: how keys are found; None where they were declared.
+        ranges: how bounds are found; None where they were declared.
+        asking: what is asked once they are.
     """
 
     request: StatisticRequest = field(repr=False)
     level: float
-    found: FoundKeys
+    found: FoundKeys | None
+    ranges: RangeSearch | None
     asking: Asking = field(repr=False)
 
     def read(self) -> None:
-        """Weigh keys where the rows are, so that the draw cannot fail for want of them.
+        """Weigh keys and parts where the rows are, so that the draw cannot fail for want of them.
 
         Raises:
             ValueError: the engine that has their rows refuses.
         """
-        if self.request.pool.keys_elsewhere is not None:
-            self.request.pool.keys_elsewhere.weigh((), self.found.search.most)
+        pool = self.request.pool
+        if self.found is not None and pool.keys_elsewhere is not None:
+            pool.keys_elsewhere.weigh((), self.found.search.most)
+        if self.ranges is not None and pool.elsewhere is not None:
+            _weights_of_parts(self.request)
 
     def _drawn(self) -> Release[NumbersDetails]:
         request, rng = self.request, self.request.rng
         source = request.source()
-        keys = _find(request, self.found.search, source if self.reproducible else None)
-        pool = request.pool.with_keys(keys)
+        drawn_from = source if self.reproducible else None
+        pool, keys = request.pool, None
+        if self.ranges is not None:
+            unit = request.promise.secret_unit
+            ends = self.ranges.find(_weights_of_parts(request), unit, drawn_from)
+            bounds = {**pool.bounds, **dict(zip(pool.unknown, ends, strict=True))}
+            pool = replace(pool, bounds=bounds, unknown=())
+        if self.found is not None:
+            keys = _find(request, self.found.search, drawn_from)
+            pool = pool.with_keys(keys)
         known = replace(request, query=self.asking.query(request, pool, keys), pool=pool)
-        plan, planned = certify_people(known, self.level, source=source, found=self.found)
+        plan, planned = certify_people(
+            known, self.level, source=source, found=self.found, ranges=self.ranges
+        )
         planned = self.asking.told(planned)
         drawn = PreparedPeople(
             guarantees=self.guarantees,
@@ -100,29 +118,36 @@ class PreparedFound(PreparedNumbers):
 
 
 def prepare_found(request: StatisticRequest, asking: Asking | None = None) -> PreparedNumbers:
-    """Certify a query by keys that will be found, before anything of the table is looked at.
+    """Certify a query by keys or bounds that will be found, before the table is looked at.
 
-    The δ of the promise is split between the thresholds of keys and the noise, whose μ² is split
-    between finding keys and the numbers: ``δ_noise(ε) + δ_keys <= δ`` (``KeySearch``).
+    Where keys are, the δ of the promise is split between the thresholds of keys and the noise,
+    ``δ_noise(ε) + δ_keys <= δ`` (``KeySearch``), whose μ² is split between finding keys, finding
+    bounds and the numbers.
 
     Raises:
         ValueError: a query that reads the keys as numbers, or a clip that is not declared.
     """
     promise, pool = request.promise, request.pool
-    query, asking = summable(request), asking or Asking(_of_keys)
-    _check(request, query, asking)
-    # both halves of δ are exact in double precision
-    own = DELTA_SHARE * promise.delta
-    mu = gaussian_mu(epsilon=promise.epsilon, delta=promise.delta - own)
-    search = KeySearch.of(mu, own, KEYS_SHARE, adjacency=promise.adjacency)
-    assert pool.sought is not None, "keys are sought"
-    found = FoundKeys(pool.sought, search)
+    query, asking = summable(request), asking or Asking(_asked)
+    level = promise.epsilon if promise.pure else promise.largest_mu()
+    found, left = None, level
+    if pool.sought is not None:
+        _check(request, query, asking)
+        # both halves of δ are exact in double precision
+        own = DELTA_SHARE * promise.delta
+        level = gaussian_mu(epsilon=promise.epsilon, delta=promise.delta - own)
+        search = KeySearch.of(level, own, KEYS_SHARE, adjacency=promise.adjacency)
+        found, left = FoundKeys(pool.sought, search), left_of(level, KEYS_SHARE, pure=False)
+    ranges = None
+    if pool.unknown:
+        names = [pool.columns[place] for place in pool.unknown]
+        ranges = RangeSearch.of(names, left, pure=promise.pure, adjacency=promise.adjacency)
     # what is told before the draw is of no row at all
     persons = np.zeros(0, dtype=np.intp)
     nobody = pool if pool.persons is None else replace(pool, rows=pool.rows[:0], persons=persons)
     empty = replace(request, pool=nobody, effort=replace(request.effort, trials=0))
     source = request.source()
-    plan, planned = certify_people(empty, mu, source=source, found=found)
+    plan, planned = certify_people(empty, level, source=source, found=found, ranges=ranges)
     planned = asking.told(planned)
     check_power(plan.errors)
     return PreparedFound(
@@ -135,8 +160,9 @@ def prepare_found(request: StatisticRequest, asking: Asking | None = None) -> Pr
         planned=planned,
         source=None,
         request=request,
-        level=mu,
+        level=level,
         found=found,
+        ranges=ranges,
         asking=asking,
     )
 
@@ -161,6 +187,21 @@ def _check(request: StatisticRequest, query: SumQuery, asking: Asking) -> None:
         raise ValueError("names: expected none for numbers by keys that are found, got some")
 
 
+def _weights_of_parts(request: StatisticRequest) -> list[Whole]:
+    """Return the weights of the parts of each column whose bounds are found; secret."""
+    pool, pure = request.pool, request.promise.pure
+    if pool.parts_elsewhere is None:
+        columns = [pool.rows[:, place] for place in pool.unknown]
+        return [weigh_parts(values, pool.persons, pure=pure) for values in columns]
+    found = []
+    for place in pool.unknown:
+        totals = np.zeros(PARTS, dtype=np.int64)
+        for part, total in pool.parts_elsewhere(place, weights_of(pure)).items():
+            totals[part + len(EDGES)] = total
+        found.append(totals)
+    return found
+
+
 def _find(request: StatisticRequest, search: KeySearch, rng: RandomSource) -> Keys:
     """Return the keys, by their names."""
     pool = request.pool
@@ -180,9 +221,12 @@ def _plain(names: tuple[str, ...] | Array, places: Any) -> list[str] | list[floa
     return [float(one) for one in names[places]]
 
 
-def _of_keys(request: StatisticRequest, pool: Any, keys: tuple[Any, ...]) -> Any:
-    """Return the query of the keys that were found, and how many there are."""
+def _asked(request: StatisticRequest, pool: Any, keys: Keys | None) -> Any:
+    """Return the query of what was found; of keys, how many there are as well."""
     query: Any = request.query
+    if keys is None:
+        again: Any = bind_query(query.asked, pool.as_columns(looked_at=False))
+        return replace(again, names=query.names, description=query.description)
     column = request.pool.sought
     asked = [one for one in query.asked if keys or column not in keys_read(one)]
     known = (KeyCount(str(column), len(keys)), *asked)

@@ -11,8 +11,9 @@ from tacit.statistics.promises import Keeping
 
 
 def prepare(request: StatisticRequest) -> PreparedNumbers:
-    """Certify a query about people, by keys that were declared or that will be found."""
-    return (prepare_declared if request.pool.sought is None else prepare_found)(request)
+    """Certify a query about people, by keys and bounds that were declared or will be found."""
+    declared = request.pool.sought is None and not request.pool.unknown
+    return (prepare_declared if declared else prepare_found)(request)
 
 
 def counts(request: StatisticRequest) -> type[Guarantee]:

@@ -14,6 +14,7 @@ from tacit.releases.proofs import of_answer
 from tacit.releases.release import Release
 from tacit.statistics.details import declared_columns
 from tacit.statistics.people.keys import UNIT, KeyRound, KeySearch
+from tacit.statistics.people.ranges import PARTS, RangeSearch
 from tacit.statistics.people.release import PeopleDetails
 from tacit.statistics.queries.language import bind_query
 
@@ -27,6 +28,8 @@ def proof(release: Release[PeopleDetails]) -> ReleaseProof:
     parts: list[tuple[Node | None, int]] = []
     if details.keys is not None:
         parts += [(_weights(details.keys, one), 1) for one in details.keys.rounds]
+    if details.ranges is not None:
+        parts.append((_parts(details, details.ranges), 1))
     if not details.nothing_summed:
         parts.append((_noise(details), 1))
     if details.found == "private":
@@ -57,12 +60,28 @@ def _weights(search: KeySearch, one: KeyRound) -> Node:
     )
 
 
+def _parts(details: PeopleDetails, ranges: RangeSearch) -> Node:
+    """Return the noise on the weights of the parts of log scales."""
+    reach = ranges.reach(details.promise.adjacency)
+    if details.promise.pure:
+        return node("discrete-laplace", sensitivity=reach, scale=_down(ranges.scale))
+    return node(
+        "discrete-gaussian",
+        sensitivity=reach,
+        variance=ranges.variance,
+        coordinates=PARTS * len(ranges.columns),
+    )
+
+
+def _down(scale: tuple[int, int]) -> str:
+    above, below = (Decimal(part) for part in scale)
+    return str(SCALE.divide(above, below))
+
+
 def _noise(details: PeopleDetails) -> Node:
     """Return the noise on whole sums that one person moves by the radius, or twice as far."""
     if details.promise.pure:
-        above, below = (Decimal(part) for part in details.scale)
-        scale = str(SCALE.divide(above, below))
-        return node("discrete-laplace", sensitivity=details.reach, scale=scale)
+        return node("discrete-laplace", sensitivity=details.reach, scale=_down(details.scale))
     query: Any = bind_query(details.query, declared_columns(details.promise, details.columns))
     return node(
         "discrete-gaussian",

@@ -31,6 +31,7 @@ from tacit.statistics.people.keys import KeySearch
 from tacit.statistics.people.noise import DISCRETE_SLACK
 from tacit.statistics.people.quantiles import ChoiceRanges
 from tacit.statistics.people.radius import left_of
+from tacit.statistics.people.ranges import RangeSearch
 from tacit.statistics.queries.counts import GroupBy, Present
 from tacit.statistics.queries.moments import MomentStatistic
 from tacit.statistics.queries.statistic import Statistic
@@ -67,6 +68,7 @@ class PeopleDetails(NumbersDetails):
         sql: the statement that was asked, where one was.
         key_column: the column whose keys were found from the table; None where all were declared.
         keys: how they were found.
+        ranges: how bounds were found that nobody declared; None where all were.
     """
 
     promise: Table
@@ -87,6 +89,7 @@ class PeopleDetails(NumbersDetails):
     sql: str = ""
     key_column: str | None = None
     keys: KeySearch | None = None
+    ranges: RangeSearch | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -118,7 +121,13 @@ class PeopleDetails(NumbersDetails):
 
     @property
     def numbers_level(self) -> float:
-        """ε, or μ, that finding keys leaves for the numbers."""
+        """ε, or μ, that finding keys and bounds leaves for the numbers."""
+        left = self.ranges_level
+        return left if self.ranges is None else self.ranges.left(left, pure=self.promise.pure)
+
+    @property
+    def ranges_level(self) -> float:
+        """ε, or μ, that finding keys leaves."""
         if self.keys is None:
             return self.level
         return left_of(self.level, self.keys.share, pure=False)
@@ -146,8 +155,12 @@ class PeopleDetails(NumbersDetails):
                 f"with noise, passes a threshold; that any key does which one {unit} alone has is "
                 f"of a probability of {self.keys.delta:.3g} at most",
             )
+        but = ""
+        if self.ranges is not None:
+            names = ", ".join(self.ranges.columns)
+            but = f", but for the bounds of {names}, which were found from it"
         return (
-            f"{declared}without looking at the table",
+            f"{declared}without looking at the table{but}",
             *found,
             f"the column of the {unit}s tells whose every row is: rows under two names count as "
             "two",
@@ -225,6 +238,8 @@ def recompute(release: Release[PeopleDetails]) -> str:
     if details.radius == 0:
         raise ValueError("its radius was not found")
     pure, left = details.promise.pure, details.numbers_level
+    if details.ranges is not None:
+        _check_ranges(details)
     if details.quantiles:
         _check_choices(details)
         # where all of it is spent, nothing is summed: no noise covers it
@@ -233,6 +248,21 @@ def recompute(release: Release[PeopleDetails]) -> str:
     if not details.nothing_summed and not covers(details, left):
         raise ValueError("under its noise a person lies farther than the guarantee says")
     return ""
+
+
+def _check_ranges(details: PeopleDetails) -> None:
+    """Refuse weights of parts that tell more than their share, and those of unknown columns.
+
+    Raises:
+        ValueError: they do.
+    """
+    ranges, promise = details.ranges, details.promise
+    assert ranges is not None, "bounds were found"
+    held: Any = promise.bounds or {}
+    if details.session is not None or not ranges.columns or not set(ranges.columns) <= set(held):
+        raise ValueError("bounds are found of columns of a release by itself")
+    if not ranges.tells(details.ranges_level, promise.adjacency, pure=promise.pure):
+        raise ValueError("finding its bounds tells more than its share")
 
 
 def _check_choices(details: PeopleDetails) -> None:

@@ -29,6 +29,8 @@ class PeopleQuestions(TableOfAll):
             raise ValueError("delta: expected it beside epsilon, as squares of μ add, got None")
         if self.promise.clip == AUTO:
             raise ValueError("clip: expected a number of rows through a session, got auto")
+        if self.pool.unknown:
+            raise ValueError("bounds: expected numbers through a session, got auto")
         promise = self.promise
         self.declare(person=promise.person, unit=promise.secret_unit, clip=promise.clip)
 

@@ -18,6 +18,7 @@ from tacit.statistics.people.keys import KeySearch
 from tacit.statistics.people.plan import PeopleBudget, PeoplePlan, people_plan
 from tacit.statistics.people.quantiles import ChoiceRanges, QuantileChooser
 from tacit.statistics.people.radius import left_of, radius_search
+from tacit.statistics.people.ranges import RangeSearch
 from tacit.statistics.people.release import KIND, TRUTH, PeopleDetails, certify
 from tacit.statistics.people.vectors import GRID_BITS, MOST_SUMS
 from tacit.statistics.pools import Pool
@@ -94,6 +95,7 @@ def certify_people(
     source: np.random.Generator,
     session: Turn | None = None,
     found: FoundKeys | None = None,
+    ranges: RangeSearch | None = None,
 ) -> tuple[PeoplePlan, Release[Any]]:
     """Return the plan of a query, and the release but for what is drawn.
 
@@ -103,6 +105,7 @@ def certify_people(
         source: of the attack.
         session: which answer of a session it is.
         found: how the keys of a column were found, and which column it is.
+        ranges: how bounds were found, and of which columns.
 
     Raises:
         ValueError: a query that does not add up, one that reads what was found in the table, or
@@ -112,6 +115,7 @@ def certify_people(
     added = contributions(query, pool.columns, pool.bounds)
     clip = _declared_clip(added, promise)
     left = level if found is None else left_of(level, found.search.share, pure=False)
+    left = left if ranges is None else ranges.left(left, pure=promise.pure)
     chooser, chosen_share = _chooser(query, pool, promise, left)
     # what quantiles leave for the sums; where all numbers are quantiles, no sum needs any
     left = left_of(left, chosen_share, pure=promise.pure) if query.terms else left
@@ -147,6 +151,7 @@ def certify_people(
         else (chooser.ranges.value, chooser.ranges.end),
         key_column=None if found is None else found.column,
         keys=None if found is None else found.search,
+        ranges=ranges,
         session=session,
     )
     trials = request.effort.trials
@@ -272,6 +277,14 @@ def _notes(added: Contributions, pool: Pool, details: PeopleDetails) -> list[str
             f"keys of {details.key_column} that nobody declared were found from the table for "
             f"{details.keys.share:.3g} of the budget and a δ of {details.keys.delta:.3g}; what few "
             f"{details.unit}s have is not among them"
+        )
+    if details.ranges is not None:
+        held: Any = details.promise.bounds or {}
+        told = (f"{one} {held[one][0]:g} to {held[one][1]:g}" for one in details.ranges.columns)
+        notes.append(
+            f"bounds that nobody declared were found from the table for {details.ranges.share:.3g} "
+            f"of the budget: {', '.join(told)}; what few {details.unit}s have lies outside, and is "
+            "taken as the bounds"
         )
     if clamped:
         notes.append(
