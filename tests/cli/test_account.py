@@ -22,7 +22,7 @@ from tacit.guarantees import ApproximateDP, guarantee_from_dict
 from tests.cli_runner import refused
 
 TARGET = ("--epsilon", 1, "--delta", 1e-5)
-QUICK = ("noisy-projection", "--dim", 50, "--rank", 5, "--difference-rank", 1)
+QUICK = ("noisy-projection", "--dimension", 50, "--rank", 5, "--difference-rank", 1)
 
 
 def account(tacit, *arguments):
@@ -49,17 +49,20 @@ def gaussian_delta(distance, epsilon):
         (
             (
                 *("subsampled-gaussian", "--sampling-rate", 0.1, "--noise-multiplier", 2),
-                *("--steps", 10, "--neighbours", "replace"),
+                *("--steps", 10, "--adjacency", "replace"),
             ),
             subsampled_gaussian(0.1, 2.0, 10, "replace"),
         ),
         (
-            ("vector-projection", "--dim", 40, "--rank", 8, "--alignment", 0.99),
+            ("vector-projection", "--dimension", 40, "--rank", 8, "--alignment", 0.99),
             vector_projection(dim=40, rank=8, alignment=0.99),
         ),
-        (("sketch", "--dim", 8, "--rank", 8, "--gamma", 0.01), sketch(rank=8, dim=8, gamma=0.01)),
         (
-            ("sketch", "--dim", 2, "--rank", 2, "--gamma", 0.2, "--one-order"),
+            ("sketch", "--dimension", 8, "--rank", 8, "--gamma", 0.01),
+            sketch(rank=8, dim=8, gamma=0.01),
+        ),
+        (
+            ("sketch", "--dimension", 2, "--rank", 2, "--gamma", 0.2, "--one-order"),
             sketch(rank=2, dim=2, gamma=0.2, both_orders=False),
         ),
     ],
@@ -83,8 +86,8 @@ def test_given_noise_the_command_says_what_the_profile_says(tacit, arguments, pr
         (("gaussian",), lambda std: 0.99 * std),
         (("laplace",), lambda scale: 0.99 * scale),
         (("randomized-response",), lambda truth: 1.01 * truth),
-        (("vector-projection", "--dim", 40, "--rank", 8), lambda rho: 1 - 1.02 * (1 - rho)),
-        (("sketch", "--dim", 8, "--rank", 8), lambda gamma: 1.01 * gamma),
+        (("vector-projection", "--dimension", 40, "--rank", 8), lambda rho: 1 - 1.02 * (1 - rho)),
+        (("sketch", "--dimension", 8, "--rank", 8), lambda gamma: 1.01 * gamma),
         (QUICK, lambda noise: 0.99 * noise),
         (
             ("subsampled-gaussian", "--sampling-rate", 0.1, "--steps", 10),
@@ -114,7 +117,7 @@ def test_nothing_given_away_is_guessing_blind(tacit):
 
 
 def test_noise_after_a_projection(tacit):
-    arguments = ("--dim", 20, "--rank", 8, "--noise-std", 4.5, "--difference-rank", 1)
+    arguments = ("--dimension", 20, "--rank", 8, "--noise-std", 4.5, "--difference-rank", 1)
     content = account(tacit, "projected-plus-noise", *arguments, "--epsilon", 1)
     exact = projected_plus_noise(
         dim=20, rank=8, sensitivity=1.0, noise_std=4.5, difference_rank=1
@@ -149,7 +152,7 @@ def test_noisy_projection_stands_beside_the_published_bound_and_dp_sgd(tacit):
 
 
 def test_a_projection_as_wide_as_the_space_is_dp_sgd(tacit):
-    whole = ("noisy-projection", "--dim", 4, "--rank", 4, "--epsilon", 1, "--delta", 1e-5)
+    whole = ("noisy-projection", "--dimension", 4, "--rank", 4, "--epsilon", 1, "--delta", 1e-5)
     content = account(tacit, *whole)
     plain = content["others"]["plain_noise_multiplier"]
     assert content["parameter"]["value"] == pytest.approx(plain, rel=1e-5)
@@ -158,7 +161,7 @@ def test_a_projection_as_wide_as_the_space_is_dp_sgd(tacit):
 
 
 def test_an_unsound_published_bound_is_named_and_not_used(tacit):
-    arguments = ("vector-projection", "--dim", 10, "--rank", 50, "--alignment", 0.99)
+    arguments = ("vector-projection", "--dimension", 10, "--rank", 50, "--alignment", 0.99)
     content = account(tacit, *arguments, "--delta", 0.01)
     assert "above which Theorem 1 is unsound" in content["published"]["refused"]
     assert content["guarantee"]["epsilon"] > 2.41506
@@ -179,8 +182,8 @@ def test_epochs_cost_less_than_coins_at_the_same_rate(tacit):
 
 
 def test_composition_costs_more(tacit):
-    once = account(tacit, "sketch", "--dim", 2, "--rank", 2, "--gamma", 0.05)
-    thrice = account(tacit, "sketch", "--dim", 2, "--rank", 2, "--gamma", 0.05, "--steps", 3)
+    once = account(tacit, "sketch", "--dimension", 2, "--rank", 2, "--gamma", 0.05)
+    thrice = account(tacit, "sketch", "--dimension", 2, "--rank", 2, "--gamma", 0.05, "--steps", 3)
     assert thrice["guarantee"]["epsilon"] > once["guarantee"]["epsilon"]
     assert once["published"]["epsilon"] > math.log(1e5)
     assert thrice["published"] is None
@@ -206,7 +209,7 @@ def test_the_tour_names_every_mechanism(tacit):
     "arguments",
     [
         ("gaussian", "--noise-std", 1),
-        ("sketch", "--dim", 4, "--rank", 4, "--gamma", 0.1),
+        ("sketch", "--dimension", 4, "--rank", 4, "--gamma", 0.1),
     ],
     ids=lambda arguments: arguments[0],
 )
@@ -257,18 +260,31 @@ def test_a_png_is_a_png(tacit, tmp_path):
             ("--sampling-rate", "2.0"),
         ),
         (
-            (*QUICK, "--noise-multiplier", 1, "--neighbours", "friends"),
-            ("--neighbours", "friends"),
+            (*QUICK, "--noise-multiplier", 1, "--adjacency", "friends"),
+            ("--adjacency", "friends"),
         ),
-        (("noisy-projection", "--dim", 0, "--rank", 1, *TARGET), ("--dim", "0")),
-        (("noisy-projection", "--dim", 9, "--rank", 0, *TARGET), ("--rank", "0")),
-        (("noisy-projection", "--dim", 9, "--rank", 1, "--steps", -3, *TARGET), ("steps", "-3")),
-        (("projected-plus-noise", "--dim", 1, "--rank", 1, *TARGET), ("--dim", "1")),
-        (("gaussian", "--noise-std", 1e-300), ("--delta", "finite epsilon", "1e-05")),
-        (("sketch", "--dim", 2, "--rank", 2, "--gamma", 1), ("gamma", "1.0")),
-        (("vector-projection", "--dim", 9, "--rank", 0, "--alignment", 0.9), ("rank", "0")),
+        (("noisy-projection", "--dimension", 0, "--rank", 1, *TARGET), ("--dimension", "0")),
+        (("noisy-projection", "--dimension", 9, "--rank", 0, *TARGET), ("--rank", "0")),
         (
-            ("vector-projection", "--dim", 9, "--rank", 1, "--alignment", 0.5, "--delta", 1e-9),
+            ("noisy-projection", "--dimension", 9, "--rank", 1, "--steps", -3, *TARGET),
+            ("steps", "-3"),
+        ),
+        (("projected-plus-noise", "--dimension", 1, "--rank", 1, *TARGET), ("--dimension", "1")),
+        (("gaussian", "--noise-std", 1e-300), ("--delta", "finite epsilon", "1e-05")),
+        (("sketch", "--dimension", 2, "--rank", 2, "--gamma", 1), ("gamma", "1.0")),
+        (("vector-projection", "--dimension", 9, "--rank", 0, "--alignment", 0.9), ("rank", "0")),
+        (
+            (
+                "vector-projection",
+                "--dimension",
+                9,
+                "--rank",
+                1,
+                "--alignment",
+                0.5,
+                "--delta",
+                1e-9,
+            ),
             ("delta", "1e-09"),
         ),
         (("gaussian", "--noise-std", 1, "--plot", "/no/such/folder/x.png"), ("--plot",)),

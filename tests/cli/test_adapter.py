@@ -21,7 +21,7 @@ from tests.cli_runner import refused
 WORDS = [f"w{place}" for place in range(60)]
 # All of the records that are not kept apart: the account is a closed form then.
 ALL = ["--batch", "45"]
-FAST = ["--length", "8", "--steps", "2", "--rank", "2", "--seed", "1"]
+FAST = ["--longest", "8", "--steps", "2", "--rank", "2", "--insecure-seed", "1"]
 MAKE = {"gpt2": gpt2, "llama": llama, "masked": masked_bert, "classifier": classifying_bert}
 
 
@@ -74,7 +74,7 @@ def test_one_command_trains_a_folder_that_peft_loads(family, folder, text, table
         *(["--classes", "red,green,blue"] if family == "classifier" else []),
         "--batch",
         36 if family == "classifier" else 45,
-        "--save",
+        "--out",
         tmp_path / "a",
         "--json",
         tmp_path / "r.json",
@@ -99,7 +99,7 @@ def test_one_command_trains_a_folder_that_peft_loads(family, folder, text, table
 def test_a_dry_run_trains_and_writes_nothing(folder, text, tacit, tmp_path):
     place = folder("gpt2")
     outcome = tacit(
-        "adapter", "fit", place, text, *FAST, *ALL, "--save", tmp_path / "a", "--dry-run"
+        "adapter", "fit", place, text, *FAST, *ALL, "--out", tmp_path / "a", "--dry-run"
     )
     assert outcome.code == 0
     assert "nothing: this was a dry run" in outcome.out
@@ -108,10 +108,8 @@ def test_a_dry_run_trains_and_writes_nothing(folder, text, tacit, tmp_path):
 
 def test_the_gate_reads_an_adapter(folder, text, tacit, tmp_path):
     place = folder("gpt2")
-    flags = ["--length", "8", "--steps", "1", "--rank", "2", "--epsilon", "4"]
-    outcome = tacit(
-        "adapter", "fit", place, text, *flags, "--batch", "45", "--save", tmp_path / "a"
-    )
+    flags = ["--longest", "8", "--steps", "1", "--rank", "2", "--epsilon", "4"]
+    outcome = tacit("adapter", "fit", place, text, *flags, "--batch", "45", "--out", tmp_path / "a")
     assert outcome.code == 0, outcome.err
     stored = tmp_path / "a" / "tacit.json"
     assert check_release(stored, Policy(max_success=0.99)).passed
@@ -121,16 +119,14 @@ def test_the_gate_reads_an_adapter(folder, text, tacit, tmp_path):
 def test_without_noise_nothing_may_leave(folder, text, tacit, tmp_path):
     place = folder("gpt2")
     flags = [*FAST[:-2], "--method", "lora-fa"]
-    refused(tacit("adapter", "fit", place, text, *flags, "--save", tmp_path / "a"), "Proposition 2")
+    refused(tacit("adapter", "fit", place, text, *flags, "--out", tmp_path / "a"), "Proposition 2")
     refused(
         tacit(
             "adapter", "fit", place, text, *flags, "--ledger", tmp_path / "l.db", "--secret", "s"
         ),
         "without noise",
     )
-    outcome = tacit(
-        "adapter", "fit", place, text, *flags, "--save", tmp_path / "a", "--unprotected"
-    )
+    outcome = tacit("adapter", "fit", place, text, *flags, "--out", tmp_path / "a", "--unprotected")
     assert outcome.code == 0, outcome.err
     assert "none of it may be published" in outcome.out
     assert "neither A nor B nor BA" in tacit("adapter", "show", tmp_path / "a").out
@@ -170,7 +166,7 @@ def test_an_audit_tells_what_it_proves(folder, text, tacit, tmp_path):
 )
 def test_a_command_lists_no_flag_that_it_does_not_obey(command, flags, tacit):
     listed = set(re.findall(r"--[a-z-]+", tacit(*command, "--help").out))
-    assert "--seed" in listed
+    assert "--insecure-seed" in listed
     assert not listed & set(flags)
     for flag in flags:
         assert "No such option" in tacit(*command, flag).err
@@ -219,7 +215,7 @@ main()
 def test_a_run_killed_at_any_moment_is_paid_for_once(moment, folder, text, tacit, tmp_path):
     place, ledger = folder("gpt2"), tmp_path / "l.db"
     Ledger(ledger).set_budget("s", epsilon=4.5, delta=1e-4)
-    files = {"--ledger": ledger, "--checkpoint": tmp_path / "run", "--save": tmp_path / "a"}
+    files = {"--ledger": ledger, "--checkpoint": tmp_path / "run", "--out": tmp_path / "a"}
     flags = [*FAST[:-2], *ALL, "--epsilon", "4", "--secret", "s"]
     arguments = [
         "adapter",
@@ -254,7 +250,7 @@ def test_a_killed_run_is_taken_up_and_paid_for_once(folder, text, tacit, tmp_pat
         "fit",
         place,
         text,
-        "--length",
+        "--longest",
         "8",
         "--steps",
         "5",
@@ -270,7 +266,7 @@ def test_a_killed_run_is_taken_up_and_paid_for_once(folder, text, tacit, tmp_pat
         "s",
         "--checkpoint",
         tmp_path / "run",
-        "--save",
+        "--out",
         tmp_path / "a",
     ]
     arguments = [str(argument) for argument in arguments]
@@ -304,7 +300,7 @@ def test_a_budget_that_is_too_small_is_told_before_training(folder, text, tacit,
         "fit",
         place,
         text,
-        "--length",
+        "--longest",
         "8",
         "--steps",
         "1",
@@ -318,7 +314,7 @@ def test_a_budget_that_is_too_small_is_told_before_training(folder, text, tacit,
         ledger,
         "--secret",
         "s",
-        "--save",
+        "--out",
         tmp_path / "a",
         "--checkpoint",
         tmp_path / "run",
@@ -334,8 +330,8 @@ def test_a_budget_that_is_too_small_is_told_before_training(folder, text, tacit,
     ("change", "part"),
     [
         (["--method", "magic"], "--method"),
-        (["--target", "nine"], "--target: "),
-        (["--length", "99"], "length"),
+        (["--target-modules", "nine"], "--target-modules: "),
+        (["--longest", "99"], "length"),
         (["--clip", "0"], "clip"),
         (["--epsilon", "-1"], "epsilon"),
         (["--delta", "1"], "delta"),
@@ -351,7 +347,7 @@ def test_a_budget_that_is_too_small_is_told_before_training(folder, text, tacit,
 def test_a_wrong_flag_is_one_sentence(change, part, folder, text, tacit, tmp_path):
     place = folder("gpt2")
     outcome = tacit(
-        "adapter", "fit", place, text, "--length", "8", *ALL, "--save", tmp_path / "a", *change
+        "adapter", "fit", place, text, "--longest", "8", *ALL, "--out", tmp_path / "a", *change
     )
     refused(outcome, part)
     assert not (tmp_path / "a").exists()
@@ -362,7 +358,7 @@ def test_files_that_are_not_there_or_not_fit(folder, text, table, tacit, tmp_pat
     refused(tacit("adapter", "fit", tmp_path / "none", text), "name_or_path")
     refused(tacit("adapter", "fit", place, tmp_path / "none.csv"), "none.csv")
     refused(tacit("adapter", "fit", place, text), "expected a table")
-    refused(tacit("adapter", "fit", place, table, "--text", "words"), "column 'words'")
+    refused(tacit("adapter", "fit", place, table, "--column", "words"), "column 'words'")
     refused(tacit("adapter", "show", place), "tacit.json")
     many = tmp_path / "many.csv"
     many.write_text("text,label\n" + "".join(f"w1,c{i}\n" for i in range(9)), encoding="utf-8")

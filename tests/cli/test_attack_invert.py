@@ -239,7 +239,7 @@ def test_a_release_that_no_inverter_was_run_on_does_not_pass() -> None:
         (("--mechanism", "rotation", "--known-pairs", "201"), "--known-pairs"),
         (("--known-pairs", "3"), "--known-pairs: expected it beside rotation"),
         (("--positions", "some"), "--positions"),
-        (("--positions", "all", "--verify"), "--verify: expected it beside positions last"),
+        (("--positions", "all", "--rescore"), "--rescore: expected it beside positions last"),
         (("--kind", "training-free"), "--kind: expected training-free beside positions all"),
         (
             ("--positions", "all", "--kind", "training-free"),

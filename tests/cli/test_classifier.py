@@ -41,7 +41,7 @@ def data(tmp_path: Path) -> Path:
 def test_a_release_is_stored_shown_and_gated(data: Path, tmp_path: Path, tacit: Tacit) -> None:
     out, page, book = tmp_path / "r.json", tmp_path / "r.html", tmp_path / "book.db"
     done = tacit(
-        *("classifier", data, "--labels", "label", "--success", BOUND, "--inputs", "3,5"),
+        *("classifier", data, "--label", "label", "--success", BOUND, "--rows", "3,5"),
         *("--json", out, "--report", page, "--ledger", book, "--secret", "inputs"),
     )
     assert done.code == 0, done.err
@@ -71,7 +71,7 @@ def test_a_dry_run_draws_and_writes_nothing(data: Path, tmp_path: Path, tacit: T
 
 
 def test_many_logits_are_told_in_short(data: Path, tacit: Tacit) -> None:
-    done = tacit("classifier", data, "--mi-budget", "1", "--inputs", "1,2,3,4", "--no-attack")
+    done = tacit("classifier", data, "--mi-budget", "1", "--rows", "1,2,3,4", "--no-attack")
     assert done.code == 0, done.err
     released = [row for row in done.out.splitlines() if "logit[" in row]
     assert sum(row.count(" = ") for row in released) == MOST_NUMBERS
@@ -81,9 +81,9 @@ def test_many_logits_are_told_in_short(data: Path, tacit: Tacit) -> None:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--labels", "none"], "--labels: expected one of the columns"),
-        (["--inputs", "1;2"], "--inputs: expected row numbers"),
-        (["--inputs", "99"], "inputs: expected indices 0 to 59"),
+        (["--label", "none"], "--label: expected one of the columns"),
+        (["--rows", "1;2"], "--rows: expected row numbers"),
+        (["--rows", "99"], "--rows: expected indices 0 to 59"),
         (["--secret", "s"], "--secret: expected --ledger"),
     ],
 )
@@ -94,7 +94,7 @@ def test_bad_flags(data: Path, tacit: Tacit, flags: list[str], words: str) -> No
 def test_a_certificate_holds_what_is_public(data: Path, tmp_path: Path, tacit: Tacit) -> None:
     page = tmp_path / "public.html"
     done = tacit(
-        *("classifier", data, "--labels", "label", "--success", BOUND, "--inputs=3,5"),
+        *("classifier", data, "--label", "label", "--success", BOUND, "--rows=3,5"),
         *("--certificate", page, "--no-attack"),
     )
     assert done.code == 0, done.err
@@ -107,10 +107,12 @@ def test_a_certificate_holds_what_is_public(data: Path, tmp_path: Path, tacit: T
         assert published["details"][name] is None, name
     for name in ("attacks", "use", "remarks", "provenance", "seed"):
         assert not published[name], name
-    assert "--inputs" not in text
+    assert "--rows" not in text
     refused(
-        tacit("classifier", data, "--mi-budget", "1", "--seed", "1", "--certificate", page),
-        "--certificate: expected no --seed",
+        tacit(
+            "classifier", data, "--mi-budget", "1", "--insecure-seed", "1", "--certificate", page
+        ),
+        "--certificate: expected no --insecure-seed",
     )
 
 
@@ -128,12 +130,12 @@ def test_a_long_list_is_in_the_json_of_its_certificate(
     assert np.shape(embedded(text)["details"]["logits"]) == (90, 3)
 
 
-@pytest.mark.parametrize("given", [["--inputs", "3,5"], ["--inputs=3,5"]])
+@pytest.mark.parametrize("given", [["--rows", "3,5"], ["--rows=3,5"]])
 def test_which_inputs_stand_in_no_command_that_is_kept(
     monkeypatch: pytest.MonkeyPatch, given: list[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["tacit", "classifier", "a.csv", *given, "--mi-budget", "1"])
-    told = command_line(("--inputs",))
+    told = command_line(("--rows",))
     assert "3,5" not in told
     assert told == f"tacit classifier a.csv {given[0].partition('=')[0]}" + (
         "=... --mi-budget 1" if "=" in given[0] else " ... --mi-budget 1"

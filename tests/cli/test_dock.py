@@ -54,7 +54,7 @@ def test_what_cannot_be_served_is_a_sentence(tacit: Tacit, tmp_path: Path) -> No
         refused(tacit(*serve, "--port", port), "cannot listen", str(port))
     refused(tacit(*serve, "--port", "99999"), "port")
     refused(tacit(*serve, "--host", "no.such.host.invalid"), "host")
-    refused(tacit(*serve, "--policy", "maybe"), "policy")
+    refused(tacit(*serve, "--admission", "maybe"), "--admission")
     refused(tacit(*serve, "--host-name", "a b"), "--host-name", "'a b'")
     refused(tacit(*serve, "--proxy", ""), "--proxy")
     refused(tacit(*serve, "--max-epsilon", "-1"), "--max-epsilon")

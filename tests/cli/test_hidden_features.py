@@ -16,7 +16,7 @@ from tacit.releases import load  # noqa: E402
 from tests.cli.small_model import small_inputs  # noqa: E402
 from tests.cli_runner import Tacit, refused  # noqa: E402
 
-SIZES = ("--bank", "30", "--calibration", "60", "--scored", "30")
+SIZES = ("--bank", "30", "--calibration", "60", "--measured", "30")
 TRAINED = ("--features", "48", "--active", "6", "--steps", "20")
 
 
@@ -56,7 +56,7 @@ def test_flags_that_contradict_each_other_are_refused(
         (("--transcoder", missing), "cannot read"),
         (("--transcoder", missing, "--steps", "3"), "--transcoder: expected no"),
         (("--transcoder", missing, "--active", "3"), "training beside it, got --active"),
-        (("--transcoder", missing, "--size", "gpu"), "training beside it, got --size"),
+        (("--transcoder", missing, "--preset", "gpu"), "training beside it, got --preset"),
         (("--features", "16"), "--active: expected at most the features there are, 16, got 32"),
         (("--features", "0"), "--features: expected an integer in [1, ∞)"),
         (("--reads", "attention"), "--reads: expected one of"),

@@ -61,10 +61,15 @@ def test_an_attack_needs_the_file_alone(tacit: Tacit, made: Path) -> None:
 def test_the_gate_judges_an_attack_with_the_release_that_it_is_on(
     tacit: Tacit, made: Path, folder: Path, tmp_path: Path
 ) -> None:
-    path = tmp_path / "attack.json"
-    assert tacit("hidden", "attack", made, "--json", path).code == 0
+    path, page = tmp_path / "attack.json", tmp_path / "attack.html"
+    assert tacit("hidden", "attack", made, "--json", path, "--report", page).code == 0
     content = json.loads(path.read_text())
     success = content["attack"]["success"]
+    # its page is the release's, with the attack; tacit show reads its file
+    assert f"{content['attack']['name']}" in page.read_text("utf-8")
+    shown = tacit("show", path)
+    assert f"{success['value']:.1%} of the time" in shown.out
+    assert content["digest"][:12] in shown.out
     top = success["high"]
     gate = ("gate", made, "--max-attack")
     alone = tacit(*gate, "1")

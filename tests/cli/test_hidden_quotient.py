@@ -35,7 +35,7 @@ def test_a_quotient_is_fitted_released_counted_shown_and_gated(
         tacit("ledger", "budget", "--ledger", book, "--secret", "prompts", "--leakage", "5").code
         == 0
     )
-    paying = ("--ledger", book, "--secret", "prompts", "--release", released)
+    paying = ("--ledger", book, "--secret", "prompts", "--release-out", released)
     asked = (*given, "--layer", "1", *SIZES, "--dimension", "2", "--nats", "3")
     done = tacit(*asked, "--out", out, *paying, "--json", tmp_path / "z.json")
     assert done.code == 0, done.err
@@ -59,7 +59,7 @@ def test_a_quotient_is_fitted_released_counted_shown_and_gated(
     assert refusal.code == 2
     assert "prompts" in refusal.err
     assert not (tmp_path / "more.safetensors").exists()
-    free = tacit(*again, "--release", tmp_path / "more.safetensors", "--json", "-")
+    free = tacit(*again, "--release-out", tmp_path / "more.safetensors", "--json", "-")
     assert free.code == 0, free.err
     assert ["quotient", held.digest] in json.loads(free.out)["digests"]
 
@@ -84,13 +84,13 @@ def test_a_fit_alone_says_what_is_proven_and_what_is_estimated(
     [
         ((), "--out: "),
         (("--out", "q", "--fitted", "p"), "--out: "),
-        (("--out", "q", "--dry-run"), "--release: "),
+        (("--out", "q", "--dry-run"), "--release-out: "),
         (("--out", "q", "--dimension", "0"), "--dimension: "),
         (("--out", "q", "--nats", "-1"), "--nats: "),
         (("--out", "q", "--measure", "bits"), "--measure: "),
         (("--out", "q", "--reads", "tokens"), "--reads: "),
-        (("--out", "q", "--release", "q"), "--out"),
-        (("--fitted", "nothing.safetensors", "--release", "z"), "--fitted: "),
+        (("--out", "q", "--release-out", "q"), "--out"),
+        (("--fitted", "nothing.safetensors", "--release-out", "z"), "--fitted: "),
         (("--fitted", "p", "--nats", "0.5"), "--nats: expected none beside --fitted"),
         (("--fitted", "p", "--measure", "leakage"), "--measure: expected none beside --fitted"),
     ],
@@ -107,7 +107,7 @@ def test_bad_flags_write_nothing(
 def test_another_layer_is_refused(tacit: Tacit, given: tuple[str, ...], tmp_path: Path) -> None:
     out = tmp_path / "q.safetensors"
     assert tacit(*given, "--layer", "1", *SIZES, "--out", out).code == 0
-    released = ("--release", tmp_path / "z.safetensors")
+    released = ("--release-out", tmp_path / "z.safetensors")
     done = tacit(*given, "--layer", "2", *DRAWN, "--fitted", out, *released)
     assert done.code == 2
     assert "is of layer 1 of" in done.err
@@ -124,7 +124,7 @@ def test_released_quotients_are_attacked_and_read(
     fitted, out = tmp_path / "q.safetensors", tmp_path / "r.safetensors"
     done = tacit("hidden", "quotient", "--layer", "1", "--model", given[3], "--prompts", own,
                  "--public-texts", public, "--epochs", "2", "--nats", "12", "--out", fitted,
-                 "--release", out)  # fmt: skip
+                 "--release-out", out)  # fmt: skip
     assert done.code == 0, done.err
     asked = ("hidden", "attack", out, "--fitted", fitted, "--prompts", own, "--json", "-")
     found = tacit(*asked)

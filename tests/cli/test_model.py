@@ -9,7 +9,7 @@ pytest.importorskip("transformers")
 
 from tests.cli_runner import refused
 
-SIZES = ("--width", 16, "--layers", 2, "--heads", 2, "--context", 8, "--batch", 4,
+SIZES = ("--width", 16, "--depth", 2, "--heads", 2, "--context", 8, "--batch", 4,
          "--vocabulary", 270, "--steps", 2)  # fmt: skip
 
 

@@ -41,7 +41,7 @@ def test_bounds_add_up_over_several_flags(data: Path, tacit: Tacit) -> None:
 
 
 def test_a_dry_run_with_a_seed_is_void(data: Path, tacit: Tacit) -> None:
-    done = tacit(*mean(data, "--success", "0.6", "--dry-run", "--seed", "1"))
+    done = tacit(*mean(data, "--success", "0.6", "--dry-run", "--insecure-seed", "1"))
     assert done.code == 0, done.err
     told = [row for row in done.out.splitlines() if row.startswith("guarantee")]
     assert told
@@ -104,7 +104,7 @@ def test_pairs_along_a_column_that_the_query_does_not_use(data: Path, tacit: Tac
     assert done.code == 0, done.err
     assert "along column c" in done.out
     assert "mean[c]" not in done.out
-    thirds = tacit(*mean(data, "--success", "0.7", "--no-attack", "--rate", "1/3"))
+    thirds = tacit(*mean(data, "--success", "0.7", "--no-attack", "--sampling-rate", "1/3"))
     assert "one row of each of 13 groups of 3" in thirds.out
     assert "1 row is in no group" in thirds.out
 

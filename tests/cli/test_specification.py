@@ -44,8 +44,8 @@ def texts(tmp_path):
 def test_a_task_finds_its_model(tacit, pictures, tmp_path):
     files = {name: tmp_path / f"{name}.safetensors" for name in ("model", "task", "turned")}
     book = tmp_path / "book.db"
-    made = tacit("specification", "make", pictures, "--classes", "across,down", "--output",
-                 files["model"], "--epsilon", 4, "--labels", "numbers", "--ledger", book,
+    made = tacit("specification", "make", pictures, "--classes", "across,down", "--out",
+                 files["model"], "--epsilon", 4, "--label", "numbers", "--ledger", book,
                  "--secret", "bars", "--json", tmp_path / "whole.json")  # fmt: skip
     assert made.code == 0, made
     assert "ε = 4" in made.out
@@ -58,8 +58,8 @@ def test_a_task_finds_its_model(tacit, pictures, tmp_path):
     assert whole["provenance"]["data_rows"] == COUNT
     assert beside["provenance"] is None
     for name, classes in (("task", "across,down"), ("turned", "down,across")):
-        bare = tacit("specification", "make", pictures, "--classes", classes, "-o", files[name],
-                     "--labels", "numbers", "--task", "--no-noise")  # fmt: skip
+        bare = tacit("specification", "make", pictures, "--classes", classes, "--out", files[name],
+                     "--label", "numbers", "--task", "--unprotected")  # fmt: skip
         assert bare.code == 0, bare
         assert "none of it may be published" in " ".join(bare.out.split())
     shown = tacit("specification", "show", files["model"], "--json", "-")
@@ -78,16 +78,16 @@ def test_a_task_finds_its_model(tacit, pictures, tmp_path):
 
 def test_texts_of_a_table_are_described(tacit, texts, tmp_path):
     place = tmp_path / "notes.safetensors"
-    made = tacit("specification", "make", texts, "--inputs", "note", "--labels", "kind",
+    made = tacit("specification", "make", texts, "--inputs", "note", "--label", "kind",
                  "--classes", "code,prose", "--backbone", "tacit/small", "--epsilon", 2,
-                 "-o", place)  # fmt: skip
+                 "--out", place)  # fmt: skip
     assert made.code == 0, made
     assert read_specification(place).guarantees[2].epsilon <= 2
 
 
 def test_a_dry_run_writes_nothing(tacit, pictures, tmp_path):
     place = tmp_path / "model.safetensors"
-    made = tacit("specification", "make", pictures, "--classes", 2, "--epsilon", 1, "-o", place,
+    made = tacit("specification", "make", pictures, "--classes", 2, "--epsilon", 1, "--out", place,
                  "--dry-run")  # fmt: skip
     assert made.code == 0, made
     assert "in each of 48 numbers" in made.out
@@ -97,8 +97,8 @@ def test_a_dry_run_writes_nothing(tacit, pictures, tmp_path):
 
 def test_a_seed_is_told_of(tacit, pictures, tmp_path):
     place = tmp_path / "model.safetensors"
-    made = tacit("specification", "make", pictures, "--classes", 2, "--epsilon", 1, "-o", place,
-                 "--seed", 1)  # fmt: skip
+    made = tacit("specification", "make", pictures, "--classes", 2, "--epsilon", 1, "--out", place,
+                 "--insecure-seed", 1)  # fmt: skip
     assert made.code == 0
     assert "none of it may be published" in made.out
     assert read_specification(place).guarantees == ()
@@ -114,7 +114,7 @@ def test_a_file_that_is_none_is_named(tacit, tmp_path):
     refused(tacit("specification", "compare", text, none), f"tacit: {text}: expected")
 
 
-MAKE = {"--classes": "2", "--epsilon": "1", "-o": "out.safetensors"}
+MAKE = {"--classes": "2", "--epsilon": "1", "--out": "out.safetensors"}
 
 
 @pytest.mark.parametrize(
@@ -127,16 +127,16 @@ MAKE = {"--classes": "2", "--epsilon": "1", "-o": "out.safetensors"}
         ({"--epsilon": "0"}, ["--epsilon: "]),
         ({"--epsilon": "nan"}, ["--epsilon: "]),
         ({"--delta": "1"}, ["--delta: "]),
-        ({"-o": "out.bin"}, ["--output", ".safetensors"]),
-        ({"-o": "-"}, ["--output"]),
-        ({"-o": "nowhere/out.safetensors"}, ["--output"]),
-        ({"-o": "bars.npz"}, ["--output"]),
+        ({"--out": "out.bin"}, ["--out", ".safetensors"]),
+        ({"--out": "-"}, ["--out"]),
+        ({"--out": "nowhere/out.safetensors"}, ["--out"]),
+        ({"--out": "bars.npz"}, ["--out"]),
         ({"--inputs": "pixels"}, ["data: ", "pixels"]),
-        ({"--labels": "inputs"}, ["model_or_labels: "]),
+        ({"--label": "inputs"}, ["model_or_labels: "]),
         ({"--backbone": "tacit/large"}, ["tacit/large"]),
         ({"--backbone": "tacit/small"}, ["data: expected"]),
         ({"--objective": "both"}, ["--objective: "]),
-        ({"--targets": "outputs"}, ["--targets: "]),
+        ({"--label-source": "outputs"}, ["--label-source: "]),
         ({"--objective": "scatter", "--steps": "2"}, ["--steps: --objective scatter has none"]),
         ({"--steps": "0"}, ["--steps: "]),
         ({"--clip": "0"}, ["--clip: "]),
@@ -144,12 +144,12 @@ MAKE = {"--classes": "2", "--epsilon": "1", "-o": "out.safetensors"}
         ({"--rank": "2"}, ["--rank", "--all-numbers"]),
         ({"--secret": "bars"}, ["--secret"]),
         ({"--ledger": "book.db"}, ["--secret: expected the name"]),
-        ({"--seed": "-1"}, ["--seed"]),
+        ({"--insecure-seed": "-1"}, ["--insecure-seed"]),
         ({"--json": "out.json"}, ["--json"]),
-        ({"--no-noise": ""}, ["--epsilon"]),
+        ({"--unprotected": ""}, ["--epsilon"]),
         (
-            {"--no-noise": "", "--epsilon": None, "--certificate": "c.html"},
-            ["--certificate: expected none beside --no-noise"],
+            {"--unprotected": "", "--epsilon": None, "--certificate": "c.html"},
+            ["--certificate: expected none beside --unprotected"],
         ),
     ],
 )
@@ -164,10 +164,10 @@ def test_bad_flags_are_refused_and_write_nothing(tacit, pictures, changes, parts
 
 def test_what_exists_is_kept_unless_forced(tacit, pictures, tmp_path):
     place = tmp_path / "model.safetensors"
-    words = ["specification", "make", pictures, "--classes", 2, "--no-noise", "-o", place]
+    words = ["specification", "make", pictures, "--classes", 2, "--unprotected", "--out", place]
     assert tacit(*words).code == 0
     held = place.read_bytes()
-    refused(tacit(*words), "--output", "--force")
+    refused(tacit(*words), "--out", "--force")
     assert place.read_bytes() == held
     assert tacit(*words, "--force").code == 0
 
@@ -180,22 +180,22 @@ def test_files_that_are_none_are_refused(tacit, content, tmp_path):
     refused(tacit("specification", "show", place))
     refused(tacit("specification", "compare", place, place))
     (tmp_path / "file.npz").write_bytes(content or b"")
-    refused(tacit("specification", "make", tmp_path / "file.npz", "--classes", 2, "--no-noise",
-                  "-o", tmp_path / "out.safetensors"), "data: ")  # fmt: skip
+    refused(tacit("specification", "make", tmp_path / "file.npz", "--classes", 2, "--unprotected",
+                  "--out", tmp_path / "out.safetensors"), "data: ")  # fmt: skip
 
 
 def test_objects_in_an_npz_are_never_loaded(tacit, tmp_path):
     place = tmp_path / "objects.npz"
     np.savez(place, inputs=np.array([{"a": 1}] * 4, dtype=object), labels=np.arange(4) % 2)
-    refused(tacit("specification", "make", place, "--classes", 2, "--no-noise", "-o",
+    refused(tacit("specification", "make", place, "--classes", 2, "--unprotected", "--out",
                   tmp_path / "out.safetensors"), "data: ")  # fmt: skip
 
 
 def test_other_spaces_are_refused_by_name(tacit, pictures, tmp_path):
     places = [tmp_path / "one.safetensors", tmp_path / "other.safetensors"]
     for place, more in zip(places, ([], ["--all-numbers", "--rank", 2]), strict=True):
-        made = tacit("specification", "make", pictures, "--classes", 2, "--no-noise", "-o", place,
-                     *more)  # fmt: skip
+        made = tacit("specification", "make", pictures, "--classes", 2, "--unprotected",
+                     "--out", place, *more)  # fmt: skip
         assert made.code == 0
     refused(tacit("specification", "compare", *places), "models: ", "subspace")
 
@@ -206,7 +206,7 @@ def test_pictures_of_another_scale_say_theirs(tacit, tmp_path):
     place = tmp_path / "digits.npz"
     np.savez(place, inputs=digits.images[:100], labels=digits.target[:100])
     np.savez(tmp_path / "unit.npz", inputs=digits.images[:100] / 16, labels=digits.target[:100])
-    make = ("specification", "make", "--classes", "10", "--no-noise", "-o")
+    make = ("specification", "make", "--classes", "10", "--unprotected", "--out")
     refused(tacit(*make, tmp_path / "a.safetensors", place), "data: ", "--max-pixel")
     refused(tacit(*make, tmp_path / "a.safetensors", place, "--max-pixel", "0"), "--max-pixel")
     refused(tacit(*make, tmp_path / "a.safetensors", place, "--max-pixel", "12"), "data: ")

@@ -92,14 +92,14 @@ def test_two_runs_differ_and_two_seeded_runs_do_not(data: Path, tacit: Tacit) ->
         return json.loads(tacit(*command, *more).out)["numbers"]["values"]
 
     assert released() != released()
-    assert released("--seed", "4") == released("--seed", "4")
+    assert released("--insecure-seed", "4") == released("--insecure-seed", "4")
 
 
 def test_a_seeded_release_says_so_everywhere(data: Path, tmp_path: Path, tacit: Tacit) -> None:
     out = tmp_path / "out.json"
     done = tacit(
         *("statistic", data, "--query", "mean", "--columns", "a", "--success", "0.6"),
-        *("--seed", "4", "--json", out, "--report", tmp_path / "r.html", *QUICK),
+        *("--insecure-seed", "4", "--json", out, "--report", tmp_path / "r.html", *QUICK),
         *("--ledger", tmp_path / "ledger.db", "--secret", "s"),
     )
     assert done.code == 0
@@ -128,8 +128,8 @@ def test_the_budget_is_spent_then_refused_before_the_draw(
     refused(tacit(*command), "secret 's'", "budget of 0.15 nats", "asks for", "nothing was drawn")
     assert out.read_text() == first
     assert len(Ledger(ledger).entries("s")) == 1
-    seeded = tacit(*command, "--seed", "1")
-    refused(seeded, "--seed", "guarantees nothing")
+    seeded = tacit(*command, "--insecure-seed", "1")
+    refused(seeded, "--insecure-seed", "guarantees nothing")
 
 
 def test_ledger_show_and_budget(data: Path, tmp_path: Path, tacit: Tacit) -> None:

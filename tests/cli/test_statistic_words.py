@@ -24,7 +24,7 @@ def asked(path: Path, *more: str) -> tuple[str, ...]:
 
 
 def test_a_success_below_guessing_blind_is_said_to_be_so(tacit: Tacit, people: Path) -> None:
-    more = ("--columns", "age", "--query", "mean", "--rate", "1/3", "--success", "0.6")
+    more = ("--columns", "age", "--query", "mean", "--sampling-rate", "1/3", "--success", "0.6")
     done = tacit(*asked(people, *more))
     refused(done, "more than 0.6667, which guessing blind is right")
 

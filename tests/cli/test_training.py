@@ -11,7 +11,7 @@ from tacit.ledger import Ledger
 from tacit.statistics import read_table
 from tests.cli_runner import refused
 
-QUICK = ("--batch", 30, "--no-influence", "--attacked", 4)
+QUICK = ("--batch", 30, "--no-influence", "--trials", 4)
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_a_model_is_trained_stored_shown_and_gated(mills, tmp_path, tacit):
     out, page, book = tmp_path / "r.json", tmp_path / "r.html", tmp_path / "book.db"
     saved = tmp_path / "model.safetensors"
     done = tacit(
-        *asked(mills, "--budget", "mill 2=0.5", "--json", out, "--report", page, "--save", saved),
+        *asked(mills, "--budget", "mill 2=0.5", "--json", out, "--report", page, "--out", saved),
         *(*DECLARED, "--ledger", book, "--secret", "mills"),
     )
     assert done.code == 0, done.err
@@ -76,8 +76,8 @@ def test_a_dry_run_tells_the_guarantee_and_writes_nothing(mills, tmp_path, tacit
         (("--budget", "mill 1=two"), "--budget: expected a number"),
         (("--epsilon", "-1"), "epsilon"),
         (("--epsilon", "nan"), "epsilon"),
-        (("--rate", "0"), "--rate: expected"),
-        (("--held-out", "1.5"), "--held-out"),
+        (("--learning-rate", "0"), "--learning-rate: expected"),
+        (("--held-out-share", "1.5"), "--held-out-share"),
         (("--noise", "loud"), "noise: expected"),
         (("--ledger", "b.db"), "--secret: expected the name"),
     ],
@@ -96,7 +96,7 @@ def test_a_cell_that_is_no_number_is_placed_and_not_repeated(tmp_path, tacit):
     assert "secretive" not in done.err
 
 
-@pytest.mark.parametrize("flags", [("--save", "{}", "--force"), ("--save", "x", "--json", "x")])
+@pytest.mark.parametrize("flags", [("--out", "{}", "--force"), ("--out", "x", "--json", "x")])
 def test_two_outputs_are_never_one_file(mills, tmp_path, monkeypatch, tacit, flags):
     monkeypatch.chdir(tmp_path)
     before = mills.read_bytes()
@@ -130,8 +130,8 @@ def test_a_source_that_is_never_learned_from_is_refused(mills, tacit):
 def test_a_model_is_not_saved_with_scales_or_levels_of_its_rows(mills, tmp_path, tacit, left_out):
     declared = DECLARED[:left_out] + DECLARED[left_out + 2 :]
     refused(
-        tacit(*asked(mills, *declared, "--save", tmp_path / "m.safetensors")),
-        "--save: expected --bounds of every column",
+        tacit(*asked(mills, *declared, "--out", tmp_path / "m.safetensors")),
+        "--out: expected --bounds of every column",
     )
 
 

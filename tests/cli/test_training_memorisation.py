@@ -54,7 +54,9 @@ def test_a_model_is_trained_saved_shown_and_gated(language, tacit):
     out, page, book = language / "r.json", language / "r.html", language / "book.db"
     saved = language / "tuned"
     done = tacit(
-        *asked(language, "--json", out, "--report", page, "--save", saved, "--rate", "0.001"),
+        *asked(
+            language, "--json", out, "--report", page, "--out", saved, "--learning-rate", "0.001"
+        ),
         *("--ledger", book, "--secret", "texts"),
     )
     assert done.code == 0, done.err
@@ -92,9 +94,9 @@ def test_a_dry_run_tells_the_guarantee_and_writes_nothing(language, tacit):
         (("--length", "8"), "length: expected at least"),
         (("--optimizer", "muon"), "--optimizer: expected"),
         (("--protect", "some"), "protect: expected"),
-        (("--rate", "0"), "--rate: expected"),
+        (("--learning-rate", "0"), "--learning-rate: expected"),
         (("--epsilon", "nan"), "epsilon"),
-        (("--save", "model"), "--save: expected a folder that does not exist"),
+        (("--out", "model"), "--out: expected a folder that does not exist"),
         (("--model", "nowhere/at/all"), "nowhere/at/all"),
     ],
 )

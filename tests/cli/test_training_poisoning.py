@@ -10,7 +10,7 @@ import pytest
 from tests.cli_runner import refused
 from tests.lab.poisoning.problems import images
 
-QUICK = ("--batch", 24, "--repeats", 1, "--rate", 0.05)
+QUICK = ("--batch", 24, "--repeats", 1, "--learning-rate", 0.05)
 
 
 @pytest.fixture
@@ -21,13 +21,13 @@ def shapes(tmp_path):
 
 
 def asked(data, *more, sources=4, trigger="blended", target=1):
-    flags = ("--sources", sources, "--trigger", trigger, "--target", target)
+    flags = ("--sources", sources, "--trigger", trigger, "--target-class", target)
     return ("training", "poisoning", data, *flags, *QUICK, *more)
 
 
 def test_a_poisoned_model_is_released_shown_and_gated(shapes, tmp_path, tacit):
     out, page, saved = (tmp_path / name for name in ("r.json", "r.html", "m.safetensors"))
-    more = ("--json", out, "--report", page, "--save", saved, "--public", 12, "--compare")
+    more = ("--json", out, "--report", page, "--out", saved, "--public-images", 12, "--compare")
     done = tacit(*asked(shapes, *more))
     assert done.code == 0, done.err
     content = json.loads(out.read_text(encoding="utf-8"))
@@ -88,7 +88,7 @@ def test_train_and_test_arrays_and_a_model_of_ones_own(tmp_path, tacit):
         encoding="utf-8",
     )
     out = tmp_path / "r.json"
-    done = tacit(*asked(path, "--model", f"{code}:make", "--json", out, "--iterations", 2))
+    done = tacit(*asked(path, "--network", f"{code}:make", "--json", out, "--iterations", 2))
     assert done.code == 0, done.err
     assert json.loads(out.read_text(encoding="utf-8"))["attacks"][0]["trials"] == 8
     for name, said in (
@@ -96,9 +96,9 @@ def test_train_and_test_arrays_and_a_model_of_ones_own(tmp_path, tacit):
         ("none", "expected a torch.nn.Module, got NoneType"),
         ("other", "expected a function 'other'"),
     ):
-        refused(tacit(*asked(path, "--model", f"{code}:{name}")), "--model", said)
-    refused(tacit(*asked(path, "--model", "mine")), "--model: expected FILE.py:FUNCTION")
-    refused(tacit(*asked(path, "--model", "nowhere.py:make")), "there is no file nowhere.py")
+        refused(tacit(*asked(path, "--network", f"{code}:{name}")), "--network", said)
+    refused(tacit(*asked(path, "--network", "mine")), "--network: expected FILE.py:FUNCTION")
+    refused(tacit(*asked(path, "--network", "nowhere.py:make")), "there is no file nowhere.py")
 
 
 def test_what_cannot_be_is_one_sentence_and_nothing_is_written(shapes, tmp_path, tacit):
@@ -109,10 +109,10 @@ def test_what_cannot_be_is_one_sentence_and_nothing_is_written(shapes, tmp_path,
         (asked(shapes, sources=49), "sources: expected at most one for each of 48 images"),
         (asked(shapes, target=3), "target: expected a class, 0 … 2, got 3"),
         (asked(shapes, trigger="stripes"), "--trigger: expected"),
-        (asked(shapes, "--public", 48), "--public: expected fewer than the 48"),
+        (asked(shapes, "--public-images", 48), "--public-images: expected fewer than the 48"),
         (asked(shapes, "--alpha", 2), "alpha"),
         (asked(shapes, "--epsilon", -1), "epsilon"),
-        (asked(shapes, "--rate", "nan"), "--rate"),
+        (asked(shapes, "--learning-rate", "nan"), "--learning-rate"),
     ):
         refused(tacit(*given, "--json", out), said)
         assert not out.exists()
@@ -188,5 +188,5 @@ def test_a_model_file_may_have_dataclasses(shapes, tmp_path, tacit):
         "    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, classes))\n",
         encoding="utf-8",
     )
-    done = tacit(*asked(shapes, "--model", f"{tmp_path / 'mine.py'}:build", "--dry-run"))
+    done = tacit(*asked(shapes, "--network", f"{tmp_path / 'mine.py'}:build", "--dry-run"))
     assert done.code == 0, done.err

@@ -35,11 +35,11 @@ def test_digits_as_they_come_find_the_model_of_digits_first(
         for made in workflow.seed_learnwares():
             assert keep_seed(found.store, made)
         monkeypatch.setenv("TACIT_DOCK_URL", found.url)
-        make = ("specification", "make", task, "--classes", "10", "--task", "-o")
+        make = ("specification", "make", task, "--classes", "10", "--task", "--out")
         # what is refused says what to do, and then it is done
         bare = tmp_path / "bare.safetensors"
-        refused(tacit(*make, bare, "--no-noise"), "--max-pixel")
-        assert tacit(*make, bare, "--no-noise", "--max-pixel", "16").code == 0
+        refused(tacit(*make, bare, "--unprotected"), "--max-pixel")
+        assert tacit(*make, bare, "--unprotected", "--max-pixel", "16").code == 0
         refused(tacit("dock", "search", bare), "read back")
         noisy = tmp_path / "task.safetensors"
         assert tacit(*make, noisy, "--epsilon", "4", "--max-pixel", "16").code == 0

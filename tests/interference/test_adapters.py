@@ -13,7 +13,7 @@ from tests.cli.test_adapter import WORDS
 
 from .registry import tells_nothing_beside
 
-FLAGS = ["--length", "8", "--steps", "2", "--rank", "2", "--epsilon", "4", "--save", "adapter"]
+FLAGS = ["--longest", "8", "--steps", "2", "--rank", "2", "--epsilon", "4", "--out", "adapter"]
 HELD = ["--json", "a.json", "--report", "a.html", "--ledger", "l.sqlite", "--secret", "s"]
 HOLDERS = {"a.json", "a.html", "l.sqlite"}
 
@@ -105,7 +105,7 @@ def test_a_dry_run_and_an_audit_tell_nothing_but_to_the_holder(interference, fol
     dry = ["adapter", "fit", folders["gpt2"], "t.csv", *FLAGS, "--batch", "40", "--dry-run"]
     first, second = {"t.csv": table()}, {"t.csv": table(REPLACED["unknown words"])}
     interference.commands(dry, first, second).assert_equal(released=False)
-    audit = ["adapter", "audit", folders["gpt2"], "t.csv", "--length", "8", "--steps", "1",
+    audit = ["adapter", "audit", folders["gpt2"], "t.csv", "--longest", "8", "--steps", "1",
              "--rank", "2", "--batch", "44", "--canaries", "8", "--json", "a.json"]  # fmt: skip
     pair = interference.commands(audit, first, second)
     pair.assert_equal(holder={"a.json"}, holder_terminal=True)

@@ -36,7 +36,7 @@ OTHERS = {"far": "7", "alike": "8", "rare": "11", "last": "39"}
 
 
 @pytest.mark.parametrize("other", OTHERS)
-@pytest.mark.parametrize("flags", [["--no-attack"], ["--labels", "label"]])
+@pytest.mark.parametrize("flags", [["--no-attack"], ["--label", "label"]])
 @tells_nothing_beside("classifier")
 def test_which_input_was_queried(interference, other, flags):
     command = [
@@ -45,7 +45,7 @@ def test_which_input_was_queried(interference, other, flags):
     ]  # fmt: skip
 
     def of(inputs):
-        return {"in.csv": table()}, [*command, "--inputs", inputs]
+        return {"in.csv": table()}, [*command, "--rows", inputs]
 
     first, one = of("3")
     second, two = of(OTHERS[other])
@@ -70,10 +70,10 @@ def test_which_list_was_queried(interference, inputs):
 
 @tells_nothing_beside("classifier")
 def test_a_dry_run(interference):
-    command = ["classifier", "in.csv", "--mi-budget", "0.5", "--labels", "label", "--dry-run"]
+    command = ["classifier", "in.csv", "--mi-budget", "0.5", "--label", "label", "--dry-run"]
     same = {"in.csv": table()}
     pair = interference.pair_of(
-        [*command, "--inputs", "3,4"], same, [*command, "--inputs", "7,8"], same
+        [*command, "--rows", "3,4"], same, [*command, "--rows", "7,8"], same
     )
     pair.assert_equal(released=False)
     assert pair.first.code == 0, pair.first.err

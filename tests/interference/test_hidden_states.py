@@ -142,7 +142,7 @@ def test_noised_states_tell_nothing_beside_the_noise(interference, given, name):
 @pytest.mark.parametrize("name", SOME)
 def test_noised_quotients_tell_nothing_beside_the_noise(interference, given, name):
     command = ["hidden", "quotient", *given[1], "--epochs", "1", "--out", "q.safetensors",
-               "--release", "r.safetensors", "--json", "j.json"]  # fmt: skip
+               "--release-out", "r.safetensors", "--json", "j.json"]  # fmt: skip
     pair = interference.commands(command, prompts(), prompts(RECORDS[name]))
     pair.assert_equal(holder={"j.json"}, holder_terminal=True)
     same_public_part(pair)
@@ -161,7 +161,7 @@ def test_a_dry_run_and_a_refusal_are_the_same(interference, given):
     pair = interference.commands([*encode, "--json", "j.json"], first, second)
     pair.assert_equal(released=False, holder_terminal=True)
     command = ["hidden", "quotient", *given[1], "--epochs", "1", "--out", "q.safetensors",
-               "--release", "r.safetensors", "--dry-run", "--json", "j.json"]  # fmt: skip
+               "--release-out", "r.safetensors", "--dry-run", "--json", "j.json"]  # fmt: skip
     pair = interference.commands(command, first, second)
     pair.assert_equal(released=False, holder_terminal=True)
     refused = ["hidden", "release", *given[1], "--out", "x.safetensors", "--bank", "0"]

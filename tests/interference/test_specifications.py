@@ -47,7 +47,7 @@ REPLACED = {
     "a copy": other(3, picture=pictures()[0][4]),
     "the last": other(COUNT - 1, label=0),
 }
-MAKE = ["specification", "make", "a.npz", "--classes", "2", "-o", "m.safetensors"]
+MAKE = ["specification", "make", "a.npz", "--classes", "2", "--out", "m.safetensors"]
 HELD = ["--json", "whole.json", "--report", "r.html", "--ledger", "l.sqlite", "--secret", "s"]
 
 

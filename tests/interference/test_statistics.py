@@ -598,7 +598,7 @@ def test_a_query_of_a_database(interference):
 @tells_nothing_beside("statistic compare")
 def test_a_comparison_is_the_holders(interference):
     command = ["statistic", "compare", "in.csv", "--query", "mean", "--columns", "age,income"]
-    more = ["--success", "0.6", "--bounds", BOUNDS, "--no-attack", "--seed", "1"]
+    more = ["--success", "0.6", "--bounds", BOUNDS, "--no-attack", "--insecure-seed", "1"]
     kept = ["--report", PAGES[0], "--json", PAGES[1]]
     pair = interference.commands(
         [*command, *more, *kept], {"in.csv": table()}, {"in.csv": table(ROWS["duplicate"])}

@@ -49,7 +49,7 @@ REPLACED = {
 @pytest.mark.parametrize("name", REPLACED)
 @tells_nothing_beside("training contribution", "training")
 def test_a_model_tells_nothing_beside_its_parameters(interference, name):
-    flags = [*CONTRIBUTION, "--save", "model.safetensors", *HELD]
+    flags = [*CONTRIBUTION, "--out", "model.safetensors", *HELD]
     pair = interference.commands(flags, {"t.csv": mills()}, {"t.csv": mills(REPLACED[name])})
     pair.assert_equal(holder=HOLDERS, holder_terminal=True)
 
@@ -58,7 +58,7 @@ def test_a_model_tells_nothing_beside_its_parameters(interference, name):
 def test_a_source_that_is_gone_is_told_like_the_others(interference):
     """The only row of a source among those declared."""
     first = mills("e,long,0.1,0.2")
-    flags = [*CONTRIBUTION, "--save", "model.safetensors", *HELD]
+    flags = [*CONTRIBUTION, "--out", "model.safetensors", *HELD]
     flags[flags.index("mill=a,b,c,d")] = "mill=a,b,c,d,e"
     pair = interference.commands(flags, {"t.csv": first}, {"t.csv": mills()})
     pair.assert_equal(holder=HOLDERS, holder_terminal=True)
@@ -93,7 +93,7 @@ def notes(line=None):
 @tells_nothing_beside("training memorisation", "training")
 def test_a_language_model_tells_nothing_beside_its_parameters(interference, language, line):
     flags = ["training", "memorisation", "t.txt", "--model", language / "model", *QUICK,
-             "--save", "tuned", *HELD]  # fmt: skip
+             "--out", "tuned", *HELD]  # fmt: skip
     pair = interference.commands(flags, {"t.txt": notes()}, {"t.txt": notes(line.strip())})
     pair.assert_equal(holder=HOLDERS, holder_terminal=True)
 
@@ -112,8 +112,8 @@ def shapes(image=None, label=None):
 @tells_nothing_beside("training poisoning", "training")
 def test_a_poisoned_model_tells_nothing_beside_its_parameters(interference, image, label):
     flags = ["training", "poisoning", "shapes.npz", "--sources", "4", "--trigger", "blended",
-             "--target", "1", "--batch", "24", "--repeats", "1", "--rate", "0.05",
-             "--save", "m.safetensors", *HELD]  # fmt: skip
+             "--target", "1", "--batch", "24", "--repeats", "1", "--learning-rate", "0.05",
+             "--out", "m.safetensors", *HELD]  # fmt: skip
     first, second = {"shapes.npz": shapes()}, {"shapes.npz": shapes(image, label)}
     pair = interference.commands(flags, first, second)
     pair.assert_equal(holder=HOLDERS, holder_terminal=True)

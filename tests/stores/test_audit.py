@@ -154,7 +154,7 @@ def test_rows_about_a_person_are_counted(tmp_path, most):
     assert wanted in found.verdict
     # who it is stands in the clear, and is said to
     assert found.clear == ("notes.person",)
-    with pytest.raises(ValueError, match="--by: expected a column of the store, got 'who'"):
+    with pytest.raises(ValueError, match="--person: expected a column of the store, got 'who'"):
         audit_store(tmp_path / "a.sqlite", by="who")
 
 

@@ -45,7 +45,7 @@ Data = Annotated[
     typer.Argument(
         metavar="DATA",
         help=".txt, .txt.gz or a folder of them; .csv or .jsonl, gzipped or not, with a column "
-        "--text, and --label for a model that classifies.",
+        "--column, and --label for a model that classifies.",
         show_default=False,
     ),
 ]
@@ -105,12 +105,16 @@ class AdapterDataFlags:
     data: Data
     target: Annotated[
         str,
-        typer.Option(help="Names or endings of linear layers, with commas; all but a token head."),
+        typer.Option(
+            "--target-modules",
+            help="Names or endings of linear layers, with commas; all but a token head.",
+        ),
     ] = "all"
     length: Annotated[
-        int | None, typer.Option(help="Tokens of a record, at most; 64, or what the model takes.")
+        int | None,
+        typer.Option("--longest", help="Tokens of a record at most; 64, or what the model takes."),
     ] = None
-    text: Annotated[str, typer.Option(help="Column of a table.")] = "text"
+    text: Annotated[str, typer.Option("--column", help="Column of the texts in a table.")] = "text"
     label: Annotated[str, typer.Option(help="Column of the class.")] = "label"
     classes: Annotated[
         str | None,
@@ -167,7 +171,8 @@ class AdapterFitFlags(Drawing):
     """The flags of where a fitted adapter goes, and what pays for it."""
 
     save: Annotated[
-        str | None, typer.Option(help="Folder that the adapter is written to, as peft reads it.")
+        str | None,
+        typer.Option("--out", help="Folder that the adapter is written to, as peft reads it."),
     ] = None
     unprotected: Annotated[
         bool,
@@ -193,7 +198,7 @@ def fit(
 ) -> None:
     """Fine-tune an adapter so that whether any one record was learned from cannot be told beyond ε.
 
-    A record is one row of a table, or --length tokens of a text. Each step draws every record by a
+    A record is one row of a table, or --longest tokens of a text. Each step draws every record by a
     coin of its own, clips what it adds and adds noise. The adapter is written in peft's format and
     loaded again before this returns.
     """
@@ -230,7 +235,7 @@ def fit(
             line(console, "model", save)
 
     # files that must not be one
-    written = {"--save": save, "--checkpoint": run.checkpoint}
+    written = {"--out": save, "--checkpoint": run.checkpoint}
     source = _source(records.data, found)
     publish(prepare, flags, source, spends=APPROXIMATE_DP, others=written, tell=tell)
 
@@ -282,7 +287,7 @@ def audit(
 
 @app.command("show")
 def show(
-    folder: Annotated[str, typer.Argument(help="Folder that `tacit adapter fit --save` wrote.")],
+    folder: Annotated[str, typer.Argument(help="Folder that `tacit adapter fit --out` wrote.")],
     json: Json = None,
     force: Force = False,
 ) -> None:

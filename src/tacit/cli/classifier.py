@@ -18,9 +18,12 @@ def classifier(
     data: Data = None,
     inputs: Annotated[
         str | None,
-        typer.Option(help="Rows of the inputs to release, separated by commas; all when left out."),
+        typer.Option(
+            "--rows",
+            help="Rows of the inputs to release, separated by commas; all when left out.",
+        ),
     ] = None,
-    labels: Annotated[str | None, typer.Option(help="Column of class numbers.")] = None,
+    labels: Annotated[str | None, typer.Option("--label", help="Column of class numbers.")] = None,
     *,
     promise: Annotated[Draw, Only("nats", "success", "method", "confidence")],
     effort: Annotated[Effort, Only("trials", "progress")],
@@ -36,7 +39,7 @@ def classifier(
 
     table = reading.read(data)
     if labels is not None and labels not in table.columns:
-        raise ValueError(f"--labels: expected one of the columns, got {labels!r}")
+        raise ValueError(f"--label: expected one of the columns, got {labels!r}")
     quiet = not drawing.attack or drawing.dry_run
     kept = [place for place, name in enumerate(table.columns) if name != labels]
 
@@ -52,11 +55,11 @@ def classifier(
         )
 
     source = Source.of(table, data)
-    publish(prepare, drawing, source, spends=INFORMATION, untold=("--inputs",))
+    publish(prepare, drawing, source, spends=INFORMATION, untold=("--rows",))
 
 
 def _rows(inputs: str) -> list[int]:
     try:
         return [int(entry) for entry in inputs.split(",")]
     except ValueError:
-        raise ValueError(f"--inputs: expected row numbers by commas, got {inputs!r}") from None
+        raise ValueError(f"--rows: expected row numbers by commas, got {inputs!r}") from None

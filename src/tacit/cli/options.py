@@ -27,7 +27,11 @@ DryRun = Annotated[
     ),
 ]
 Seed = Annotated[
-    int | None, typer.Option(help="Make the draw repeatable. This voids the guarantee.")
+    int | None,
+    typer.Option(
+        "--insecure-seed",
+        help="Make the draw repeatable, for tests alone: this voids the guarantee.",
+    ),
 ]
 Attacked = Annotated[bool, typer.Option(help="Attack simulated releases and measure.")]
 Report = Annotated[str | None, typer.Option(help="HTML report to write.")]

@@ -13,8 +13,6 @@ from rich.console import Console
 
 from tacit.cli.console import consoles, dump, line, print_json
 
-# the one option of a letter, which names what is written
-SHORT = "-o"
 # what the command was called with
 ARGUMENTS: ContextVar[tuple[str, ...]] = ContextVar("arguments", default=())
 # flags under which a folder is read, not a file alone
@@ -119,7 +117,7 @@ def _given(arguments: Sequence[str]) -> list[tuple[str, str]]:
         flag, equals, value = word.partition("=")
         if word.startswith("--") and equals:
             found.append((flag, value))
-        elif not word.startswith("-") and not before.startswith(SHORT):
+        elif not word.startswith("-"):
             found.append((before or "ARGUMENT", word))
         before = word if word.startswith("-") and not equals else ""
     return found

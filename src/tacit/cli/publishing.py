@@ -56,7 +56,14 @@ class Outlet:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Paying(Outlet):
+class Paged(Outlet):
+    """The same as an outlet, and that of a page."""
+
+    report: Report = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paying(Paged):
     """The same, and those of what pays for a release."""
 
     dry_run: DryRun = False
@@ -74,13 +81,6 @@ class Paying(Outlet):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Paged(Outlet):
-    """The same as an outlet, and that of a page."""
-
-    report: Report = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Telling(Paged):
     """The same, and that of what draws random numbers."""
 
@@ -88,7 +88,7 @@ class Telling(Paged):
 
     def __post_init__(self) -> None:
         if self.seed is not None:
-            integer("--seed", self.seed, minimum=0)
+            integer("--insecure-seed", self.seed, minimum=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,8 +198,8 @@ class Destination:
         location = flags.ledger if isinstance(flags, Paying) else None
         if certificate is not None and seed is not None:
             raise ValueError(
-                "--certificate: expected no --seed beside it, as a seeded release guarantees "
-                "nothing"
+                "--certificate: expected no --insecure-seed beside it, as a seeded release "
+                "guarantees nothing"
             )
         for flag, place in (others or {}).items():
             if place == "-":
@@ -421,8 +421,8 @@ def _checked_secret(
         return secret
     if seeded:
         raise ValueError(
-            f"--seed: a seeded release guarantees nothing, and secret {secret!r} has a budget of "
-            f"{budget}; nothing was drawn"
+            f"--insecure-seed: a seeded release guarantees nothing, and secret {secret!r} has a "
+            f"budget of {budget}; nothing was drawn"
         )
     reason = uncounted(budget, {spends})
     if reason is not None:

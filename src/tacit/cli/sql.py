@@ -46,14 +46,18 @@ class Tables:
         ),
     ] = None
     public: Annotated[
-        list[str] | None, typer.Option(help="A table that holds no persons. May be repeated.")
+        list[str] | None,
+        typer.Option("--public-table", help="A table that holds no persons. May be repeated."),
     ] = None
     database: Annotated[
         str | None, typer.Option(help="URL of a PostgreSQL database that has the tables.")
     ] = None
     policy: Annotated[
         str | None,
-        typer.Option(help="TOML that declares tables, person, bounds, keys, budget and ledger."),
+        typer.Option(
+            "--declarations",
+            help="TOML that declares tables, person, bounds, keys, budget and ledger.",
+        ),
     ] = None
 
 

@@ -29,7 +29,8 @@ def store(
         typer.Option(help="Exact vectors (.npy, .safetensors, .parquet) that should be nowhere."),
     ] = None,
     by: Annotated[
-        str | None, typer.Option(help="Column that says whom a row is about: its rows are counted.")
+        str | None,
+        typer.Option("--person", help="Column that says whose a row is: rows of each are counted."),
     ] = None,
     json: Json = None,
     force: Force = False,

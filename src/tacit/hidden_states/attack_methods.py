@@ -69,7 +69,7 @@ class LayerInverter:
     panel: ClassVar[str] = "Attacker"
 
     kind: Literal["right-to-left", "at-once", "forward", "training-free"] | None = None
-    verify: Annotated[bool, Flag("--verify")] = False
+    verify: Annotated[bool, Flag("--rescore")] = False
     clean_trained: Annotated[bool, Flag("--clean-trained")] = False
     fit: Any = InverterFit()
 

@@ -205,7 +205,9 @@ class Rows:
     epsilon: Positive | None = None
     delta: Share | None = None
     rho: Positive | None = None
-    rate: Annotated[float, Within(0, 0.5, "(]"), Spelled("1/K", rate_of)] = 0.5
+    rate: Annotated[
+        float, Within(0, 0.5, "(]"), Spelled("1/K", rate_of), Flag("--sampling-rate")
+    ] = 0.5
     pairs: Annotated[Any, Spelled("nearest|random|column:NAME", str)] = None
     levels: LevelsOf | None = None
     person: str | None = None

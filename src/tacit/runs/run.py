@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from typing import Annotated, Any, Literal, TypeAlias
 
 from tacit._ground.reprs import shown
-from tacit._ground.values import Count, Positive, Spelled, value
+from tacit._ground.values import Count, Flag, Positive, Spelled, value
 
 Precision: TypeAlias = Literal["float32", "bfloat16", "auto"]
 # Of the three ways to say how long, one is given.
@@ -40,7 +40,7 @@ class Run:
     """
 
     steps: Count | None = None
-    passes: Count | None = None
+    passes: Annotated[Count | None, Flag("--epochs")] = None
     minutes: Positive | None = None
     patience: Count | None = None
     precision: Precision | None = None

@@ -9,7 +9,7 @@ import numpy as np
 
 from tacit._ground.checks import integer
 from tacit._ground.reprs import shown
-from tacit._ground.values import Positive, Spelled, Within, value
+from tacit._ground.values import Flag, Positive, Spelled, Within, value
 from tacit.specifications.schedule import DELTA, MOST_EPSILON, StepSchedule
 
 Size: TypeAlias = Annotated[int, Within(1, 1 << 31, "[)")]
@@ -87,7 +87,7 @@ class Description:
 
     kind: Literal["model", "task"] = "model"
     classes: Annotated[Any, Spelled("K|NAME,NAME", classes_of)] = None
-    targets: Targets = "labels"
+    targets: Annotated[Targets, Flag("--label-source")] = "labels"
     title: str | None = None
 
     def _together(self) -> None:
@@ -198,7 +198,9 @@ class SharedFactors:
     panel: ClassVar[str] = "Shared network"
 
     rank: Size = RANK
-    layers: Annotated[tuple[str, ...] | None, Spelled("NAME,NAME", layers_of)] = None
+    layers: Annotated[
+        tuple[str, ...] | None, Spelled("NAME,NAME", layers_of), Flag("--target-modules")
+    ] = None
     seed: Annotated[int, Within(0, ends="[)")] = 0
 
     def _together(self) -> None:

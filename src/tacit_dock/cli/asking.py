@@ -116,7 +116,8 @@ def submit(
     model: Annotated[str | None, typer.Option(help="Model to keep, safetensors.")] = None,
     release: Annotated[str | None, typer.Option(help="JSON of the release.")] = None,
     key: Annotated[
-        str | None, typer.Option(help="Sent twice under one key it is one learnware.")
+        str | None,
+        typer.Option("--idempotency-key", help="Sent twice under one key it is one learnware."),
     ] = None,
     unprotected: Unprotected = False,
     address: Address,

@@ -28,6 +28,7 @@ def seed(
     data: Annotated[
         str | None,
         typer.Option(
+            "--data-folder",
             help=f"Folder of mnist.npz, cifar10.npz, ag_news_test.csv.gz; else ${DATA}.",
             show_default=False,
         ),

@@ -55,7 +55,11 @@ class AdmissionFlags:
 
     policy: Annotated[
         str,
-        typer.Option(help="What has no guarantee, or too weak a one: refuse, accept, quarantine."),
+        typer.Option(
+            "--admission",
+            help="Submissions without a guarantee, or with too weak a one: refuse, accept or "
+            "quarantine them.",
+        ),
     ] = "refuse"
     max_epsilon: Annotated[
         float, typer.Option(help="Largest ε taken, at δ = 1e-5.", show_default="none")

@@ -92,7 +92,7 @@ class ImageProblem:
         """Write the parameters as safetensors."""
         from safetensors.torch import save
 
-        with atomic_stream("--save", path) as stream:
+        with atomic_stream("--out", path) as stream:
             stream.write(save(self.model.state_dict()))
 
 
@@ -105,10 +105,11 @@ def problem_of(path: str, model: str | None, *, public: int, rate: float) -> Ima
     # one read: the digest is of what is learned from
     content = read_bytes("DATA", Path(path))
     learned, test = _split(_arrays(path, content))
-    apart = integer("--public", public, minimum=0)
+    apart = integer("--public-images", public, minimum=0)
     if apart >= len(learned):
         raise ValueError(
-            f"--public: expected fewer than the {len(learned):,} images there are, got {apart:,}"
+            f"--public-images: expected fewer than the {len(learned):,} images there are, "
+            f"got {apart:,}"
         )
     # who is public does not depend on the images
     order = np.random.default_rng(SEED).permutation(len(learned))
@@ -220,13 +221,13 @@ def _model(named: str | None, channels: int, classes: int) -> torch.nn.Module:
     from torch.nn import Module
 
     try:
-        made = function_of("--model", named)(channels, classes)
+        made = function_of("--network", named)(channels, classes)
     except ValueError:
         raise
     except Exception as error:
-        raise ValueError(f"--model: {named} raised {type(error).__name__}") from error
+        raise ValueError(f"--network: {named} raised {type(error).__name__}") from error
     if not isinstance(made, Module):
-        raise ValueError(f"--model: expected a torch.nn.Module, got {type(made).__name__}")
+        raise ValueError(f"--network: expected a torch.nn.Module, got {type(made).__name__}")
     return made
 
 

@@ -72,7 +72,7 @@ def memorisation(
     Canaries are texts with a secret of six digits. How far the secrets come out is measured on
     those in and on those that a coin left out, and what the certificate allows is told beside it.
 
-    One pass where --passes is left out.
+    One pass where --epochs is left out.
     """
     from tacit._ground.checks import choice
     from tacit.ledger.notions import GAUSSIAN_DP
@@ -83,7 +83,7 @@ def memorisation(
     # which optimizer, and its rate
     way = choice("--optimizer", optimizer, ("adam", "sgd"))
     rate = RATES[way] if flags.rate is None else flags.rate
-    saved = None if flags.save is None else check_new_folder("--save", flags.save)
+    saved = None if flags.save is None else check_new_folder("--out", flags.save)
     loaded, learned, unseen, digest = _read(model, texts, what.length, what.sequences)
 
     def prepare() -> Any:

@@ -36,7 +36,9 @@ class PoisonFlags:
     trigger: Annotated[
         str, typer.Option(help="blended (squares of random colours) or low-frequency (smooth).")
     ]
-    target: Annotated[int, typer.Option(help="Class that the malicious source wants.")]
+    target: Annotated[
+        int, typer.Option("--target-class", help="Class that the malicious source wants.")
+    ]
     alpha: Annotated[float, typer.Option(help="Share of a blended pattern in an image.")] = 0.2
     norm: Annotated[
         float, typer.Option(help="Norm of a low-frequency pattern, of pixels in 0 … 1.")
@@ -51,7 +53,10 @@ class DefenceFlags:
 
     public: Annotated[
         int,
-        typer.Option(help="So many training images belong to no source: learned without noise."),
+        typer.Option(
+            "--public-images",
+            help="So many training images belong to no source: learned without noise.",
+        ),
     ] = 0
     angle: Annotated[
         float, typer.Option(help="Degrees from the mean direction that a gradient may have.")
@@ -75,6 +80,7 @@ def poisoning(
     model: Annotated[
         str | None,
         typer.Option(
+            "--network",
             metavar="FILE.py:FUNCTION",
             help="What makes the module, called with channels and classes; a small convolutional "
             "network with group normalisation when left out.",
@@ -90,7 +96,7 @@ def poisoning(
     The model is certified beside what each source left out would have given; clean accuracy and
     attack success are measured with and without noise.
 
-    One pass where --passes is left out.
+    One pass where --epochs is left out.
     """
     from tacit._ground.checks import choice
     from tacit.ledger.notions import GAUSSIAN_DP
@@ -106,7 +112,7 @@ def poisoning(
 
     # refused before the images are read
     wanted = choice("--trigger", poison.trigger, TRIGGERS)
-    saved = new_file("--save", flags.save, flags.force)
+    saved = new_file("--out", flags.save, flags.force)
     rate = RATE if flags.rate is None else flags.rate
     problem = problem_of(data, model, public=defence.public, rate=rate)
     shape = problem.shape

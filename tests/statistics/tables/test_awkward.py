@@ -145,7 +145,7 @@ def test_an_awkward_file_is_read_or_refused(
         source = ("--database", path)
     done = in_process(capsys)(
         *("statistic", *source, "--query", "mean", "--columns", file.used, *file.flags),
-        *("--success", "0.6", "--rate", "1/2", "--no-attack", "--json", "-", *QUICK),
+        *("--success", "0.6", "--sampling-rate", "1/2", "--no-attack", "--json", "-", *QUICK),
     )
     if file.refusal:
         refused(done, *file.refusal)

@@ -182,7 +182,7 @@ class SampledFlags(MechanismFlags):
     sampling_rate: Probability
     steps: Count
     noise_multiplier: Positive | None = None
-    neighbours: Adjacency = Adjacency.ADD_REMOVE
+    neighbours: Annotated[Adjacency, Flag("--adjacency")] = Adjacency.ADD_REMOVE
 
     def profile(self, parameter: float) -> PrivacyProfile:
         """Return the profile at this noise."""
@@ -320,7 +320,7 @@ class AllocationFlags(MechanismFlags):
     noise_multiplier: Positive | None = None
     participations: Count = 1
     epochs: Count = 1
-    neighbours: Adjacency = Adjacency.ADD_REMOVE
+    neighbours: Annotated[Adjacency, Flag("--adjacency")] = Adjacency.ADD_REMOVE
 
     def profile(self, parameter: float) -> PrivacyProfile:
         """Return the profile at this noise."""
@@ -355,7 +355,7 @@ class VectorProjectionFlags(MechanismFlags):
     word: ClassVar[str] = "vector-projection"
     parameter: ClassVar[str] = "alignment"
 
-    dim: Count
+    dim: Annotated[Count, Flag("--dimension")]
     rank: Count
     alignment: float | None = None
     steps: Count = 1
@@ -397,13 +397,13 @@ class NoisyProjectionFlags(MechanismFlags):
     word: ClassVar[str] = "noisy-projection"
     parameter: ClassVar[str] = "noise_multiplier"
 
-    dim: Count
+    dim: Annotated[Count, Flag("--dimension")]
     rank: Count
     noise_multiplier: Positive | None = None
     steps: Count = 1
     sampling_rate: Probability = 1.0
     difference_rank: Count | None = None
-    neighbours: Adjacency = Adjacency.ADD_REMOVE
+    neighbours: Annotated[Adjacency, Flag("--adjacency")] = Adjacency.ADD_REMOVE
 
     def work(self) -> ProjectedSteps:
         """Return what is done, whatever its noise."""
@@ -474,7 +474,7 @@ class ProjectedNoiseFlags(MechanismFlags):
     word: ClassVar[str] = "projected-plus-noise"
     parameter: ClassVar[str] = "noise_std"
 
-    dim: Dimension
+    dim: Annotated[Dimension, Flag("--dimension")]
     rank: Count
     noise_std: Positive | None = None
     sensitivity: Positive = 1.0
@@ -520,7 +520,7 @@ class SketchFlags(MechanismFlags):
     parameter: ClassVar[str] = "gamma"
     grows: ClassVar[bool] = False
 
-    dim: Count
+    dim: Annotated[Count, Flag("--dimension")]
     rank: Count
     gamma: float | None = None
     one_order: Annotated[bool, Flag("--one-order")] = False

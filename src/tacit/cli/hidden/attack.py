@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,8 +13,8 @@ from tacit.cli.console import line
 from tacit.cli.hidden.quotients import attacked, read_rows, released_quotients
 from tacit.cli.hidden.recorded import PATHS, RecordedFlags
 from tacit.cli.options import grouped
-from tacit.cli.output import JsonOutput, json_output, refuse_inputs
-from tacit.cli.publishing import Outlet
+from tacit.cli.output import JsonOutput, json_output, new_file, refuse_inputs
+from tacit.cli.publishing import Paged
 
 if TYPE_CHECKING:
     from tacit.attacks.retrieval.attack import RetrievalAttack
@@ -36,14 +37,15 @@ def attack(
     ] = None,
     *,
     recorded: RecordedFlags,
-    outlet: Outlet,
+    outlet: Paged,
 ) -> None:
     """Find the prompts behind released states, knowing the bank and the covariance.
 
     Model, layer, texts, sizes and seed are those that the file names; what differs is refused.
     A release of quotients names no prompts: it is attacked with --fitted and --prompts.
     """
-    output = json_output(outlet.json, outlet.force)
+    output = json_output(outlet.json, outlet.force, {"--report": outlet.report})
+    page = new_file("--report", outlet.report, outlet.force)
     import numpy as np
 
     from tacit._ground.checks import choice
@@ -51,7 +53,7 @@ def attack(
     choice("--metric", metric, METRICS)
     if fitted is not None:
         quotients, held = released_quotients(released, fitted, "released")
-        _tell(output, quotients, *attacked(quotients, held, recorded))
+        _tell(output, page, quotients, *attacked(quotients, held, recorded))
         return
     found_release = read_rows("released", released)
     made = getattr(found_release.details, "origin", None)
@@ -60,10 +62,11 @@ def attack(
             f"released: {released} does not say which model and prompts it was made with, so that "
             "an attack on it would measure nothing; tacit hidden release writes files that do"
         )
-    if output.path is not None:
-        named = {**(made.flags or {}), **asdict(recorded)}
-        read = {f"--{name.replace('_', '-')}": named.get(name) for name in PATHS}
-        refuse_inputs("--json", output.path, read)
+    named = {**(made.flags or {}), **asdict(recorded)}
+    read = {f"--{name.replace('_', '-')}": named.get(name) for name in PATHS}
+    for flag, place in (("--json", output.path), ("--report", page)):
+        if place is not None:
+            refuse_inputs(flag, place, read)
     found, prefixes, origin = recorded.prepare(made, released)
     from tacit.attacks import Euclidean, Mahalanobis, retrieve
 
@@ -80,11 +83,17 @@ def attack(
         rng=seed,
     )
     told = f"layer {origin.layer} of {origin.model}, as {released} says"
-    _tell(output, found_release, result, told)
+    _tell(output, page, found_release, result, told)
 
 
-def _tell(output: JsonOutput, release: Release[Any], result: RetrievalAttack, told: str) -> None:
-    """Print how often the prompt was named, and write what the gate matches with the release."""
+def _tell(
+    output: JsonOutput,
+    page: Path | None,
+    release: Release[Any],
+    result: RetrievalAttack,
+    told: str,
+) -> None:
+    """Print how often the prompt was named; write what the gate matches, and the page."""
     from tacit.hidden_states.codebooks.certificates import naming
     from tacit.hidden_states.origin import HOLDERS
     from tacit.measured import Interval
@@ -108,6 +117,12 @@ def _tell(output: JsonOutput, release: Release[Any], result: RetrievalAttack, to
         },
     )
     output.write(found.to_dict())
+    if page is not None:
+        from tacit.releases.attack_file import attacked as with_attacks
+        from tacit.report import write_report
+
+        # the release's own page, with this attack beside those it had
+        write_report(with_attacks(release, [found]), page)
     console = output.console
     console.print(
         Text(
@@ -119,5 +134,7 @@ def _tell(output: JsonOutput, release: Release[Any], result: RetrievalAttack, to
     line(console, "top 10", f"{result.top10:.1%}")
     line(console, "top 100", f"{result.top100:.1%}")
     line(console, "attacked", told)
+    if page is not None:
+        line(console, "report", str(page))
     line(console, "keep", HOLDERS)
     output.tell()

@@ -99,7 +99,8 @@ def geometry(
 def sweep(
     layers: Annotated[str, typer.Option(help="Layers, separated by commas.")],
     out: Annotated[
-        str | None, typer.Option(help="JSON lines to write, and to resume from.")
+        str | None,
+        typer.Option("--points", help="JSON lines of the points to write, and to resume from."),
     ] = None,
     workers: Annotated[
         int | None,
@@ -112,7 +113,7 @@ def sweep(
     source: PromptFlags,
 ) -> None:
     """Measure every mechanism at every budget: what is left of the model, what it gives away."""
-    output = json_output(outlet.json, outlet.force, {"--texts": source.texts, "--out": out})
+    output = json_output(outlet.json, outlet.force, {"--texts": source.texts, "--points": out})
     if workers is not None:
         integer("--workers", workers, minimum=1)
     levels = listed("--layers", layers, int)
@@ -282,7 +283,7 @@ def codebook(
     Codebook and guarantees are the same whatever the bank is; what is counted in the bank is for
     its holder.
     """
-    output = json_output(outlet.json, outlet.force, {"--texts": source.texts, "--out": out})
+    output = json_output(outlet.json, outlet.force, {"--texts": source.texts, "--points": out})
     from tacit.hidden_states.audit.cells import read_code
 
     new_file("--out", out, outlet.force)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tacit.releases import Release
 
 # What trains features, and so stands beside none that are read.
-OF_TRAINING = ("--out", "--size", "--steps", "--features", "--active")
+OF_TRAINING = ("--out", "--preset", "--steps", "--features", "--active")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,9 @@ class ScoredLayer(LayerFlags):
 
     bank: Bank = 500
     calibration: Calibration = 3000
-    scored: Annotated[int, typer.Option(help="Other prompts, to score features on.")] = 1000
+    scored: Annotated[
+        int, typer.Option("--measured", help="Other prompts, to score features on.")
+    ] = 1000
 
 
 @grouped
@@ -61,7 +63,7 @@ def features(
             f"--transcoder: expected no flag of training beside it, got {', '.join(beside)}"
         )
     integer("--bank", taken.bank, minimum=4)
-    integer("--scored", taken.scored, minimum=2)
+    integer("--measured", taken.scored, minimum=2)
     reads = how.reads if was_given("--reads") else None
     coder = None if transcoder is None else _loaded(transcoder, reads)
     layer = taken.layer

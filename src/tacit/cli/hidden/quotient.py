@@ -38,7 +38,8 @@ def quotient(
         str | None, typer.Option(help="Quotient that this command wrote, to release with.")
     ] = None,
     release: Annotated[
-        str | None, typer.Option(help="Also write the bank's quotients with noise, to this file.")
+        str | None,
+        typer.Option("--release-out", help="Also write the bank's quotients with noise, here."),
     ] = None,
     *,
     taken: LayerFlags,
@@ -49,13 +50,13 @@ def quotient(
 ) -> None:
     """Train a few numbers that carry the prediction with their release noise, and certify them.
 
-    The noise of --release is the operating system's. What is certified rests on the ball that a
+    The noise of --release-out is the operating system's. What is certified rests on the ball that a
     quotient is clipped to, whatever the encoder learnt.
     """
     if (out is None) == (fitted is None):
         raise ValueError("--out: expected this or --fitted, exactly one of them")
     if release is None and (outlet.ledger is not None or outlet.dry_run):
-        raise ValueError("--release: expected a file beside --ledger or --dry-run, got none")
+        raise ValueError("--release-out: expected a file beside --ledger or --dry-run, got none")
     if outlet.ledger is not None and outlet.secret is None:
         raise ValueError("--secret: expected the name of the secret beside --ledger, got none")
     for name in FITTED_BY if fitted is not None else ():
@@ -65,9 +66,9 @@ def quotient(
             )
     from tacit.ledger.notions import MAXIMAL_LEAKAGE
 
-    for flag, path in (("--out", out), ("--release", release)):
+    for flag, path in (("--out", out), ("--release-out", release)):
         new_file(flag, path, outlet.force)
-    files = {"--texts": source.texts, "--out": out, "--fitted": fitted, "--release": release}
+    files = {"--texts": source.texts, "--out": out, "--fitted": fitted, "--release-out": release}
     destination = Destination.checked(
         outlet, source.read_as(), spends=MAXIMAL_LEAKAGE, others=files
     )

@@ -32,7 +32,9 @@ def trajectory(
         typer.Option(help="states: a code of the layer's. cache: of all heads' keys and values."),
     ] = "states",
     codewords: Annotated[int, typer.Option(help="C, codes of a state, a key or a value.")] = 1024,
-    steps: Annotated[int, typer.Option(help="Tokens generated after every prompt.")] = 32,
+    steps: Annotated[
+        int, typer.Option("--generated", help="Tokens generated after every prompt.")
+    ] = 32,
     json: Json = None,
     force: Force = False,
     *,
@@ -47,7 +49,7 @@ def trajectory(
     output = json_output(json, force, {"--texts": source.texts})
     choice("--keep", keep, KEPT)
     integer("--codewords", codewords, minimum=2)
-    integer("--steps", steps, minimum=1)
+    integer("--generated", steps, minimum=1)
     integer("--bank", taken.bank, minimum=2)
     layer = taken.layer
     found, prefixes = source.prepare(layer, **taken.asked)

@@ -58,7 +58,8 @@ class RecordFlags:
 
     inputs: Annotated[str, typer.Option(help="Array of inputs, or column of texts.")] = "inputs"
     labels: Annotated[
-        str, typer.Option(help="Array or column of labels, or array (n, K) by class.")
+        str,
+        typer.Option("--label", help="Array or column of labels, or array (n, K) by class."),
     ] = "labels"
     max_pixel: Annotated[
         float | None,
@@ -141,22 +142,22 @@ class SpecificationPromiseFlags:
     panel: ClassVar[str] = "Promise"
 
     epsilon: Annotated[
-        float | None, typer.Option(help="ε for replacing one record. Needed unless --no-noise.")
+        float | None, typer.Option(help="ε for replacing one record. Needed unless --unprotected.")
     ] = None
     delta: Annotated[float, typer.Option(help="δ.")] = DELTA
     no_noise: Annotated[
         bool,
-        typer.Option("--no-noise", help="Draw no noise: no guarantee, to be kept and not sent."),
+        typer.Option("--unprotected", help="Draw no noise: no guarantee, to be kept and not sent."),
     ] = False
 
     def promise(self) -> ReplacedRecord | None:
         """Return the promise asked for; none without noise."""
         if self.no_noise:
             if self.epsilon is not None:
-                raise ValueError("--epsilon: expected none beside --no-noise")
+                raise ValueError("--epsilon: expected none beside --unprotected")
             return None
         if self.epsilon is None:
-            raise ValueError("--epsilon: expected a number > 0, or --no-noise, got none")
+            raise ValueError("--epsilon: expected a number > 0, or --unprotected, got none")
         try:
             return ReplacedRecord(epsilon=self.epsilon, delta=self.delta)
         except ValueError as error:
@@ -184,8 +185,8 @@ class SharedNetworkFlags:
             return factors
         if factors != SharedFactors():
             raise ValueError(
-                "--rank, --layers: expected --all-numbers beside them, as a public subspace has "
-                "its own"
+                "--rank, --target-modules: expected --all-numbers beside them, as a public "
+                "subspace has its own"
             )
         return "public"
 
@@ -205,7 +206,7 @@ class SpecificationFile(Drawing):
 
     output: Annotated[
         str,
-        typer.Option("--output", "-o", help="File to write, with its release beside it as .json."),
+        typer.Option("--out", help="File to write, with its release beside it as .json."),
     ]
 
 
@@ -240,11 +241,13 @@ def make(
     if flags.ledger is not None and flags.secret is None:
         raise ValueError("--secret: expected the name that --ledger counts under, got none")
     if promise is None and flags.certificate is not None:
-        raise ValueError("--certificate: expected none beside --no-noise, which guarantees nothing")
+        raise ValueError(
+            "--certificate: expected none beside --unprotected, which guarantees nothing"
+        )
     data, output = reading.data, flags.output
     beside = _beside(output)
-    place = new_file("--output", output, flags.force)
-    new_file("--output", beside, flags.force)
+    place = new_file("--out", output, flags.force)
+    new_file("--out", beside, flags.force)
     records = reading.read(data)
     # the digest is the file's: records of another file are another secret
     source = Source(
@@ -281,7 +284,7 @@ def make(
         flags,
         source,
         spends=GAUSSIAN_DP if objective.schedule.full else APPROXIMATE_DP,
-        others={"--output": output, "--output (its release)": beside},
+        others={"--out": output, "--out (its release)": beside},
         store=lambda release: save_specification(release, str(place)),
         tell=tell,
     )
@@ -290,7 +293,7 @@ def make(
 def _beside(output: str) -> str:
     """Return where the release of a specification goes."""
     if not output.endswith(".safetensors"):
-        raise ValueError(f"--output: expected a name that ends in .safetensors, got {output!r}")
+        raise ValueError(f"--out: expected a name that ends in .safetensors, got {output!r}")
     return f"{output.removesuffix('.safetensors')}.json"
 
 

@@ -47,7 +47,10 @@ class ProblemFlags:
     ] = 0
     held_out: Annotated[
         float,
-        typer.Option(help="Share of the rows that nothing is learned from; taken as known to all."),
+        typer.Option(
+            "--held-out-share",
+            help="Share of the rows that nothing is learned from; taken as known to all.",
+        ),
     ] = 0.25
 
 
@@ -80,7 +83,8 @@ class RetrainingFlags:
         int, typer.Option(help="Pairs of noisy runs for each source's influence.")
     ] = 4
     attacked: Annotated[
-        int, typer.Option(help="Runs with, and as many without, for the attack.")
+        int,
+        typer.Option("--trials", help="Runs with, and as many without, that are attacked."),
     ] = 20
 
 
@@ -99,7 +103,7 @@ def contribution(
 
     What each source does to the held-out likelihood is measured by training again without it.
 
-    Ten passes of one round each where neither --passes nor --batch is given.
+    Ten passes of one round each where neither --epochs nor --batch is given.
     """
     from tacit.cli.training.tabular import problem_of
     from tacit.ledger.notions import GAUSSIAN_DP
@@ -108,7 +112,7 @@ def contribution(
     # source and label are categories, declared or read
     levels = [*(asked.category or ()), *_undeclared((asked.source, asked.label), asked.category)]
     table = reading.read(data, missing=asked.missing or "refuse", categories=levels)
-    saved = new_file("--save", flags.save, flags.force)
+    saved = new_file("--out", flags.save, flags.force)
 
     def prepare() -> Any:
         # inputs, classes and sources of the rows
@@ -176,7 +180,7 @@ def _check_declared(undeclared: tuple[str, ...]) -> None:
     """Refuse to write scales or levels that were found in the rows into a model."""
     if undeclared:
         raise ValueError(
-            f"--save: expected --bounds of every column of numbers and --category NAME=LEVEL,… of "
+            f"--out: expected --bounds of every column of numbers and --category NAME=LEVEL,… of "
             f"every other, --source and --label too, since the model holds them; {len(undeclared)} "
             f"are not declared, such as {undeclared[0]!r}"
         )

@@ -33,9 +33,12 @@ class TrainingFlags(Attacking):
         int | None, typer.Option(help="Examples in a round; the command's own when left out.")
     ] = None
     rate: Annotated[
-        float | None, typer.Option(help="Learning rate; the command's own when left out.")
+        float | None,
+        typer.Option("--learning-rate", help="Learning rate; the command's own when left out."),
     ] = None
-    save: Annotated[str | None, typer.Option(help="Where the trained model is written.")] = None
+    save: Annotated[
+        str | None, typer.Option("--out", help="Where the trained model is written.")
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -44,7 +47,9 @@ class TrainingFlags(Attacking):
             raise ValueError("--secret: expected the name that --ledger counts under, got none")
         # inf and NaN would train to nothing
         if self.rate is not None and not 0.0 < self.rate < float("inf"):
-            raise ValueError(f"--rate: expected a finite number above 0, got {self.rate:g}")
+            raise ValueError(
+                f"--learning-rate: expected a finite number above 0, got {self.rate:g}"
+            )
 
     @property
     def promise(self) -> Beside:
@@ -55,7 +60,7 @@ class TrainingFlags(Attacking):
 
     def written(self, run: Run) -> dict[str, str | None]:
         """Return what is written beside the release, by flag."""
-        return {"--save": self.save, "--checkpoint": run.checkpoint}
+        return {"--out": self.save, "--checkpoint": run.checkpoint}
 
 
 def saving(

@@ -66,7 +66,7 @@ class TableProblem:
         from safetensors.torch import save
 
         meaning = {"features": json.dumps(self.features), "classes": json.dumps(self.classes)}
-        with atomic_stream("--save", path) as stream:
+        with atomic_stream("--out", path) as stream:
             stream.write(in_order(save(self.model.state_dict(), metadata=meaning)))
 
 
@@ -101,14 +101,16 @@ def problem_of(
             raise ValueError(f"{flag}: expected one of the columns, got {name!r}")
     if source == label:
         raise ValueError(f"--label: expected another column than --source, got {label!r} twice")
-    share = in_interval("--held-out", held_out, 0.0, 1.0, open_low=True, open_high=True)
+    share = in_interval("--held-out-share", held_out, 0.0, 1.0, open_low=True, open_high=True)
     units = integer("--hidden", hidden, minimum=0)
     rows = np.asarray(table)
     # which rows are held out does not depend on them
     order = np.random.default_rng(SEED).permutation(len(rows))
     apart = round(share * len(rows))
     if not 2 <= apart <= len(rows) - 2:
-        raise ValueError(f"--held-out: expected 2 rows or more on both sides, got {apart} apart")
+        raise ValueError(
+            f"--held-out-share: expected 2 rows or more on both sides, got {apart} apart"
+        )
     # in the order of the table
     known, learned = np.sort(order[:apart]), np.sort(order[apart:])
     # a source that occurs in held-out rows alone would be told by its absence

@@ -52,7 +52,7 @@ class TranscoderFit:
     panel: ClassVar[str] = "Features"
 
     reads: Literal["mlp", "stream"] = "mlp"
-    size: Literal["two-cores", "gpu"] = "two-cores"
+    size: Annotated[Literal["two-cores", "gpu"], Flag("--preset")] = "two-cores"
     features: Count | None = None
     top_k: Annotated[Count | None, Flag("--active")] = 32
     penalty: NonNegative = 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from tacit._ground.values import Count, Within, value
+from tacit._ground.values import Count, Flag, Within, value
 from tacit.runs import Run
 
 Architecture: TypeAlias = Literal["gpt", "split-memory"]
@@ -63,7 +63,7 @@ class ModelSettings:
     architecture: Architecture = "gpt"
     width: Count | None = None
     trunk_width: Count | None = None
-    layers: Count | None = None
+    layers: Annotated[Count | None, Flag("--depth")] = None
     heads: Count | None = None
     context: Annotated[int, Within(2, ends="[)")] | None = None
     vocabulary: Annotated[int, Within(SMALLEST_VOCABULARY, ends="[)")] | None = None

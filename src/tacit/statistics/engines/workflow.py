@@ -213,7 +213,7 @@ def _opened(
         if person is not None and column is None:
             raise ValueError(
                 f"person: expected a column {person!r} in {name}, got none; public={name} "
-                f"(--public {name}) says that it holds no persons"
+                f"(--public-table {name}) says that it holds no persons"
             )
         found[alias] = replace(there, person=None if column is None else column.name)
     return found

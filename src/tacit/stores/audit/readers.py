@@ -227,7 +227,7 @@ def _read_column(name: str, column: Any, found: _StoredColumns) -> None:
 
 def _told(found: _StoredColumns, kind: str, clean: str, by: str | None) -> OpenedStore:
     if by is not None and not found.counts:
-        raise ValueError(f"--by: expected a column of the store, got {by!r}, which it has not")
+        raise ValueError(f"--person: expected a column of the store, got {by!r}, which it has not")
     widths = {rows.shape[1] for rows in found.vectors}
     vectors: Sequence[Rows] = found.vectors if len(widths) == 1 else []
     return OpenedStore(

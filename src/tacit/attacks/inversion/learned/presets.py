@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from tacit._ground.checks import choice, integer, positive
-from tacit._ground.values import Count, Positive, value
+from tacit._ground.values import Count, Flag, Positive, value
 
 KINDS = ("right-to-left", "at-once", "forward")
 PRECISIONS = ("auto", "float32", "bfloat16")
@@ -116,7 +116,7 @@ class InverterFit:
     panel: ClassVar[str] = "Attacker"
 
     kind: Literal["right-to-left", "at-once", "forward"] | None = None
-    size: Literal["two-cores", "gpu"] = "two-cores"
+    size: Annotated[Literal["two-cores", "gpu"], Flag("--preset")] = "two-cores"
     minutes: Positive | None = None
     steps: Count | None = None
     shortest: Count | None = None
