@@ -10,11 +10,12 @@ import typer
 
 from tacit._ground.checks import integer
 from tacit._ground.files import absolute
+from tacit._ground.values import field_kinds
 from tacit.attacks.inversion.learned.presets import InverterFit
 from tacit.cli.console import line, tell_title
 from tacit.cli.hidden.codec import read_codec
 from tacit.cli.hidden.inputs import Layer, PromptFlags, llm_extra, note
-from tacit.cli.options import Only, grouped
+from tacit.cli.options import Only, flag_of, grouped
 from tacit.cli.output import refuse_inputs
 from tacit.cli.publishing import Destination, Paged, Source
 from tacit.hidden_states.attack_methods import (
@@ -154,7 +155,9 @@ def _together(released: StateMechanism, inverter: LayerInverter, fit: InverterFi
         whole = replace(inverter, fit=fit)
     except ValueError as error:
         name, _, rest = str(error).partition(":")
-        raise ValueError(f"--{name.replace('_', '-')}:{rest}") from None
+        kinds = {**field_kinds(LayerInverter), **field_kinds(InverterFit)}
+        flag = flag_of(name, kinds[name][1] if name in kinds else ())
+        raise ValueError(f"{flag}:{rest}") from None
     return whole
 
 
