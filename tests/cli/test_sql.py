@@ -21,7 +21,7 @@ epsilon = 1.0
 [budget]
 epsilon = 1.5
 """
-ASKED = ("sql", "SELECT AVG(x) FROM t", "--clip", "3", "--policy")
+ASKED = ("sql", "SELECT AVG(x) FROM t", "--clip", "3", "--declarations")
 
 
 @pytest.fixture
