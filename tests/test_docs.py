@@ -100,6 +100,33 @@ def test_every_term_of_the_glossary_is_defined_once():
     assert len(terms) == len(set(terms)) > 30
 
 
+# Own words that a reader meets as nouns, with the forms in which they are met.
+OWN_WORDS = {"law": r"laws?", "pool": r"pools?", "bank": r"banks?"}
+# The glossary defines them; a study's page is written by its program, the commands' by theirs.
+DEFINING = ("glossary.md", "reproductions.md", "papers.md", "command-line.md")
+NO_PROSE = re.compile(
+    r"```.*?```|``.+?``|`[^`\n]*`|\]\([^)]*\)|^#[^\n]*$|\$[^$\n]+\$|<[^>\n]+>", re.S | re.M
+)
+
+
+def words_of_the_field():
+    """Return the glossary's table: our word, and the field's."""
+    text = (DOCS / "explanation" / "glossary.md").read_text("utf-8")
+    table = text.partition("| ours | the field's |\n|---|---|\n")[2].partition("\n\n")[0]
+    return dict(row.strip("| ").split(" | ") for row in table.splitlines())
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith(("docs", "README"))])
+def test_an_own_word_has_the_word_of_the_field_at_its_first_use(page):
+    if page.endswith(DEFINING):
+        return
+    told, field = NO_PROSE.sub(" ", (ROOT / page).read_text("utf-8")), words_of_the_field()
+    for own, forms in OWN_WORDS.items():
+        # a genitive is no first use that brackets can stand behind
+        first = re.search(rf"(?<![\w-])(?:{forms})(?![\w'’-])", told)
+        assert first is None or told[first.end() :].startswith(f" ({field[own]}"), (page, own)
+
+
 def test_every_install_line_names_this_distribution_or_a_path():
     """On the public index ``tacit`` is another package: nobody is sent there."""
     places = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "Makefile", *DOCS.rglob("*.md")]

@@ -25,7 +25,7 @@ class Policy:
         verified: Whether every claim has to be proved by tacit_check, from the file alone.
         max_factor: Largest factor on any attacker's chance, for every prior.
         max_nats: Largest maximal leakage in nats: ln of that factor.
-        max_success: Largest success bound under the law it names.
+        max_success: Largest success bound under the law (distribution) it names.
         candidates: N: judge max_success at naming one of N equally likely secrets, by the factor.
         max_epsilon: Largest ε of (ε, δ)-differential privacy, at the δ of delta.
         delta: δ at which max_epsilon is judged; 0 for pure differential privacy.
