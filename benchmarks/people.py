@@ -10,6 +10,7 @@ count and sum of one column; each in a process of its own, by processor seconds 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import resource
 import subprocess
@@ -24,8 +25,11 @@ import pandas as pd
 
 from tacit import Effort, Table, prepare, privatize
 from tacit.design.grid import discrete_gaussian, discrete_laplace, random_bits
+from tacit.guarantees.adjacency import Adjacency
 from tacit.releases.strength import gaussian_mu
-from tacit.statistics.people.keys import KeySearch, find_keys
+from tacit.statistics.engines.workflow import answer
+from tacit.statistics.people.keys import KeySearch, find_among, find_keys
+from tacit.statistics.people.ranges import SHARE, RangeSearch, weigh_parts
 
 DRAWS, SCALE = 60_000, 1_000
 PERSONS, GROUPS, CLIP = 100_000, 100, 20.0
@@ -95,6 +99,33 @@ def keys() -> None:
         took, found = time.process_time(), find_keys(*pairs, search, None)
         spent = time.process_time() - took
         print(f"{count:,} pairs, {most} keys a person: {len(found):,} found, {spent:.1f} s")
+    # the same by the statements of the engine
+    frame = pd.DataFrame({"who": pairs[0], "key": pairs[1]})
+    promise = Table(epsilon=1.0, delta=1e-6, person="who", clip=1.0)
+    asked = answer("SELECT key, COUNT(*) FROM t GROUP BY key", {"t": frame}, promise)
+    search, took = KeySearch.of(mu, 5e-7, 1.0, most=20), time.process_time()
+    keys_found = find_among(asked.request.pool.keys_elsewhere, search, random_bits(None))
+    spent = time.process_time() - took
+    print(f"in DuckDB, 20 keys a person: {len(keys_found):,} found, {spent:.1f} s")
+
+
+def ranges() -> None:
+    """How often bounds are found of persons with one number each, by the search alone."""
+    source = np.random.default_rng(2)
+    for epsilon, pure in ((0.1, True), (0.1, False)):
+        level = epsilon if pure else gaussian_mu(epsilon=epsilon, delta=1e-6)
+        # all of it is spent on the search
+        level /= SHARE if pure else math.sqrt(SHARE)
+        search = RangeSearch.of(["x"], level, pure=pure, adjacency=Adjacency.ADD_REMOVE)
+        for persons in (200, 1_000, 5_000):
+            told = 0
+            for _ in range(40):
+                numbers = source.lognormal(10.5, 0.6, persons)
+                with contextlib.suppress(ValueError):
+                    search.find([weigh_parts(numbers, np.arange(persons), pure=pure)], "", None)
+                    told += 1
+            law = "Laplace" if pure else "Gaussian"
+            print(f"bounds by {law} noise at ε = .1, {persons:,} persons: {told / 40:.0%} found")
 
 
 def made(rows: int, folder: str) -> str:
@@ -164,6 +195,7 @@ def main() -> None:
     rates()
     quantiles()
     keys()
+    ranges()
     table(asked.rows)
 
 

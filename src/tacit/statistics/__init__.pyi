@@ -3,6 +3,7 @@
 from . import pairs as pairs
 from . import queries as queries
 from .engines.workflow import prepare_sql as prepare_sql
+from .people.consistent import consistent_counts as consistent_counts
 from .prepared import PreparedNumbers as PreparedNumbers
 from .queries.language import built_in_queries as built_in_queries
 from .queries.statistic import Query as Query
