@@ -77,6 +77,11 @@ def run(arguments: list[str]) -> int:
         return _refuse(f"{error}{told}", QUERY_FAILED)
     except ValueError as error:
         return _refuse(str(error))
+    except ArithmeticError as error:
+        # a claim that is proved false is said; a division by zero is a fault with its trace
+        if type(error) is not ArithmeticError:
+            raise
+        return _refuse(str(error))
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except BrokenPipeError:

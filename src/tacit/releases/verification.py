@@ -13,7 +13,7 @@ from typing import Any
 
 from tacit._ground.proof import Node
 from tacit.documents import dumps
-from tacit.releases.proof import PROOF, proof_of
+from tacit.releases.proof import PROOF, ReleaseProof, proof_of
 
 HOLDS, FALSE, NOT_SHOWN, NOTHING = "holds", "false", "not shown", "not checkable"
 # What is said of a file without the proof that its details give.
@@ -60,12 +60,16 @@ def verify(release: Any) -> CheckerVerdict:
         >>> verify(privatize("mean", [[0.2], [0.7]], promise, Effort(trials=0))).word
         'holds'
     """
+    return verify_proof(proof_of(release))
+
+
+def verify_proof(proof: ReleaseProof | None) -> CheckerVerdict:
+    """Return what the checker finds of a proof that was made here, worked out in this process."""
     from tacit_check import VERSION
     from tacit_check.balls import RefusedFileError
     from tacit_check.claims import check
     from tacit_check.reading import parse
 
-    proof = proof_of(release)
     if proof is None:
         return CheckerVerdict(word=NOTHING, version=VERSION)
     if _takes_long(proof.mechanism, proof.adjacency):
@@ -108,7 +112,16 @@ def refuse_false(release: Any) -> None:
     Raises:
         ArithmeticError: it does: an error of this library.
     """
-    found = verify(release)
+    refuse_false_proof(proof_of(release))
+
+
+def refuse_false_proof(proof: ReleaseProof | None) -> None:
+    """Refuse to let out a proof of which the checker proves a claim to be false.
+
+    Raises:
+        ArithmeticError: as `refuse_false`.
+    """
+    found = verify_proof(proof)
     if found.word == FALSE:
         wrong = next(line for line in found.lines if line.startswith(FALSE))
         raise ArithmeticError(

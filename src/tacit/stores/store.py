@@ -18,6 +18,7 @@ from tacit._ground.checks import integer
 from tacit.hidden_states import Codec
 from tacit.hidden_states.codebooks.certificates import code_type
 from tacit.releases import Release
+from tacit.releases.verification import refuse_false
 from tacit.stores import persons, sealing
 from tacit.stores.backends.base import Backend, ChangedError, ClearColumns, Records, State
 from tacit.stores.documents import CodeTopics, Document, Hit
@@ -311,7 +312,9 @@ class SealedStore:
             backend=self.backend.words,
             left=self.backend.left,
         )
-        return release_of(details, self._digest)
+        release = release_of(details, self._digest)
+        refuse_false(release)
+        return release
 
     def close(self) -> None:
         """Close what the backend holds open."""

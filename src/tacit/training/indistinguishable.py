@@ -21,6 +21,7 @@ from tacit.gradients.publication import let_out_gradients
 from tacit.gradients.verification import CheckedGradients
 from tacit.releases import Attack, Release, Use
 from tacit.releases.prepared import Book
+from tacit.releases.verification import refuse_false
 from tacit.runs.identity import digest_of_model, identity
 from tacit.runs.run import Run, check_run
 from tacit.training.account import Beside, Budgets
@@ -396,6 +397,7 @@ class Indistinguishable:
             use=tuple(use),
             remarks=tuple(remarks),
         )
+        refuse_false(release)
         # the ledger closes: one reservation, one release
         charges.purse.commit(release.published())
         return release

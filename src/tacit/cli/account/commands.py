@@ -259,6 +259,7 @@ def _content(
 def _proof(profile: PrivacyProfile, stated: ApproximateDP) -> dict[str, Any]:
     """Return what a checker works the guarantee out from; nothing where it has no such node."""
     from tacit.releases.proof import PROOF, ReleaseProof, claims_of, relation
+    from tacit.releases.verification import refuse_false_proof
 
     if profile.mechanism is None:
         return {}
@@ -268,6 +269,7 @@ def _proof(profile: PrivacyProfile, stated: ApproximateDP) -> dict[str, Any]:
         adjacency=relation(profile.adjacency),
         given=profile.assumptions,
     )
+    refuse_false_proof(proof)
     return {PROOF: proof.to_dict()}
 
 

@@ -39,6 +39,7 @@ from tacit.releases.prepared import check_digest
 from tacit.releases.promises import check_promise
 from tacit.releases.stores import Layout, open_store, write_rows
 from tacit.releases.vectors import ParquetRows, VectorBlocks, check_suffix, sha256_of
+from tacit.releases.verification import refuse_false
 
 STATES = "states"
 # times a centre of any size in use it is finite in float32
@@ -168,6 +169,8 @@ class PreparedCodes(Prepared[CodeRows]):
             check_digest("states", sha256_of(source.blocks()), digest)
 
     def _drawn(self) -> Release[CodeRows]:
+        # before the first row is written
+        refuse_false(self.planned)
         details = self.planned.details
         if self.out is None:
             kind = details.layout.dtype

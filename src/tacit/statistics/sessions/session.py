@@ -31,6 +31,7 @@ from tacit.releases.prepared import Book, Expected
 from tacit.releases.promises import Effort, Promise, check_effort
 from tacit.releases.release import Release
 from tacit.releases.strength import checked_mu
+from tacit.releases.verification import refuse_false
 from tacit.statistics.details import NumbersDetails
 from tacit.statistics.pools import Pool
 from tacit.statistics.prepared import PreparedNumbers, expected_errors
@@ -440,6 +441,8 @@ class PreparedAnswer(PreparedNumbers):
         session, question = self.session, self.offer.question
         session._keep(session._state.charge(self.description, self.offer.spend))
         release = super()._drawn()
+        # before the session keeps it
+        refuse_false(release)
         bounds = session._questions.after(question, session._state, release.values)
         session._keep(session._state.answer(release.published(), bounds))
         return release
