@@ -145,6 +145,13 @@ def test_every_install_line_names_this_distribution_or_a_path():
     assert not wrong.search("pip install 'tacit-privacy[llm]'")
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_that_asks_for_torch_says_its_size_and_the_build_for_a_cpu(page):
+    text = (ROOT / page).read_text("utf-8")
+    if re.search(r"pip install '(?:tacit-privacy|\.)\[[^\]]*(?:llm|torch|stores)", text):
+        assert "running.md#extras" in text or "whl/cpu" in text
+
+
 def test_the_citation_names_the_version_that_is_installed() -> None:
     yaml = pytest.importorskip("yaml")
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.test_docs import OWN_WORDS, words_of_the_field
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/reference/command-line.md"
 WRITER = runpy.run_path(str(ROOT / "docs/commands.py"))
@@ -102,6 +104,19 @@ def test_every_option_that_the_library_names_exists():
                 (path.name, node.lineno, stray) for stray in strays(f"`{'`  `'.join(calls)}`")
             ]
     assert unknown == []
+
+
+def test_an_own_word_in_help_has_the_word_of_the_field_at_its_first_use():
+    bare = []
+    for command in WRITER["commands"]():
+        told = " ".join(
+            [command.text, *(flag.text for flag in (*command.arguments, *command.flags))]
+        )
+        for own, forms in OWN_WORDS.items():
+            first = re.search(rf"(?<![\w-])(?:{forms})(?![\w'’-])", told)
+            if first and not told[first.end() :].startswith(f" ({words_of_the_field()[own]}"):
+                bare.append((command.path, own))
+    assert bare == []
 
 
 def test_an_option_of_another_command_is_found():

@@ -179,8 +179,8 @@ class Rows:
         delta: δ, with epsilon.
         rho: ρ of zero-concentrated differential privacy instead.
         rate: Share of the rows that is drawn: one row of every group of k = 1/rate.
-        pairs: How the pool is paired: nearest, random, column:NAME, or in Python a Pairing or
-            (P, k) rows of the pool.
+        pairs: How the pool (data set) is paired: nearest, random, column:NAME, or in Python a
+            Pairing or (P, k) rows of the pool.
         levels: Categories of columns, declared: numbers, or words of a column of texts.
         person: Column that says whose a row is: all rows of one person are drawn together, and a
             pair is two persons.

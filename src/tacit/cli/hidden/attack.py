@@ -39,7 +39,7 @@ def attack(
     recorded: RecordedFlags,
     outlet: Paged,
 ) -> None:
-    """Find the prompts behind released states, knowing the bank and the covariance.
+    """Find the prompts behind released states, from the bank (candidate set) and the covariance.
 
     Model, layer, texts, sizes and seed are those that the file names; what differs is refused.
     A release of quotients names no prompts: it is attacked with --fitted and --prompts.

@@ -187,9 +187,10 @@ def release(
     outlet: Paying,
     source: PromptFlags,
 ) -> None:
-    """Write noisy states of the bank, with their guarantee; the noise is the operating system's.
+    """Write noisy states of the bank (candidate set) with their guarantee.
 
-    The file names its model and prompts by digest for whoever attacks it; --publish does not.
+    The noise is the operating system's. The file names its model and prompts by digest for whoever
+    attacks it; --publish does not.
     """
     from tacit.hidden_states.noise.shapes import SHAPES
     from tacit.hidden_states.spelling import read_one
@@ -278,7 +279,7 @@ def codebook(
     outlet: Outlet,
     source: PromptFlags,
 ) -> None:
-    """Fit a codebook on public prompts, save it, and say what its codes of the bank tell.
+    """Fit a codebook on public prompts, and say what codes of the bank (candidate set) tell.
 
     Codebook and guarantees are the same whatever the bank is; what is counted in the bank is for
     its holder.
