@@ -78,7 +78,8 @@ def test_a_frame_has_the_numbers_and_their_intervals(mean, kind):
     assert list(frame["name"]) == list(mean.names)
     assert list(frame["value"]) == mean.values.tolist()
     np.testing.assert_array_equal(np.column_stack([frame["low"], frame["high"]]), mean.intervals())
-    assert list(frame["sampling"]) == mean.sampling.tolist()
+    wide = mean.intervals(sampling=True)[:, 1] - mean.values
+    np.testing.assert_allclose(list(frame["half_width_with_sampling"]), wide)
 
 
 def test_a_frame_that_cannot_be_made_says_why(mean, monkeypatch):

@@ -17,6 +17,7 @@ from tacit.codec import MISSING
 from tacit.guarantees.base import texts
 
 INTERVAL_CONFIDENCE = 0.95
+ARRAYS = ("values", "errors", "sampling", "limits")
 # Standard deviations, NaN where one may not be known.
 Spread: TypeAlias = Annotated[Array, MISSING]
 
@@ -114,6 +115,20 @@ class Numbers:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def __eq__(self, other: object) -> bool:
+        # arrays alike to the last bit, missing where the other is
+        if not isinstance(other, Numbers) or (self.names, self.truth) != (other.names, other.truth):
+            return False
+        arrays = [(getattr(self, one), getattr(other, one)) for one in ARRAYS]
+        return all(
+            held is there
+            if held is None or there is None
+            else np.array_equal(held, there, equal_nan=True)
+            for held, there in arrays
+        )
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __iter__(self) -> Iterator[Number]:
         spread = [None] * len(self) if self.sampling is None else self.sampling.tolist()

@@ -187,8 +187,8 @@ class Release(Generic[Details]):
     def to_frame(self, kind: Literal["pandas", "polars"] | None = None) -> Any:
         """Return the released numbers as a data frame, a row each.
 
-        Its columns are name, value, half_width (95%, of the noise), low, high, and sampling where
-        that may be known.
+        Its columns are name, value, half_width (95%, of the noise), low, high, and
+        half_width_with_sampling where that may be known.
 
         Args:
             kind: ``"pandas"`` or ``"polars"``; whichever is installed when left out.

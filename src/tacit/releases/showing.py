@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from html import escape
 from importlib import import_module
 from importlib.util import find_spec
@@ -68,7 +69,10 @@ def to_frame(numbers: Numbers, kind: str | None) -> Any:
         "high": ends[:, 1],
     }
     if numbers.sampling is not None:
-        columns["sampling"] = np.array(numbers.sampling)
+        # ± is a 95% half-width here as everywhere; NaN where the sampling error is not known
+        columns["half_width_with_sampling"] = np.array(
+            [math.nan if one.sampling is None else one.half_width(sampling=True) for one in numbers]
+        )
     return import_module(name).DataFrame(columns)
 
 

@@ -18,6 +18,8 @@ from tacit.pages import Section, joined, paragraph, rendered, table
 
 By = Literal["secret", "month"]
 # Releases that a page lists; a table lists them all.
+# Of a name that is a digest, so many letters stand on the page.
+DIGEST_SHOWN = 19
 MOST_LISTED = 500
 
 
@@ -108,7 +110,7 @@ class LedgerReport:
         """Return the report as one self-contained page, its releases by secret or by month."""
         parts = [Section("What is left", self._left(), across=True)]
         parts += [
-            Section(title, self._releases(entries), across=True)
+            Section(title, self._releases(title, entries, by), across=True)
             for title, entries in self._grouped(by)
         ]
         unlisted = len(self.entries) - MOST_LISTED
@@ -128,7 +130,7 @@ class LedgerReport:
     def _left(self) -> Markup:
         rows = [
             [
-                account.label,
+                _cut(account.label),
                 "yes" if account.open else Markup("<strong>no</strong>"),
                 "no limit" if account.left is None else left_words(account.left),
                 "none set" if account.budget is None else str(account.budget),
@@ -144,22 +146,24 @@ class LedgerReport:
         labels = {account.secret: account.label for account in self.secrets}
         found: dict[str, list[Entry]] = {}
         for entry in self.entries[-MOST_LISTED:]:
-            key = entry.time[:7] if by == "month" else labels.get(entry.secret, entry.secret)
+            name = _cut(labels.get(entry.secret, entry.secret))
+            key = entry.time[:7] if by == "month" else name
             found.setdefault(key, []).append(entry)
         return sorted(found.items())
 
-    def _releases(self, entries: list[Entry]) -> Markup:
+    def _releases(self, name: str, entries: list[Entry], by: By) -> Markup:
         labels = {account.secret: account.label for account in self.secrets}
         rows = [
             [
                 f"#{one.number}, {one.time[:10]}",
-                labels.get(one.secret, one.secret),
+                *([_cut(labels.get(one.secret, one.secret))] if by == "month" else []),
                 one.description,
                 one.cost if one.counts else f"nothing ({one.status})",
             ]
             for one in entries
         ]
-        listed = table("releases", ["release", "secret", "what", "cost"], rows, "promises words")
+        head = ["release", *(["secret"] if by == "month" else []), "what", "cost"]
+        listed = table(f"releases of {name}", head, rows, "promises words")
         void = sum(one.reproducible for one in entries)
         told = f"{_count(void, 'release')} of these can be repeated by a seed: no budget covers it."
         return joined(listed, paragraph(told, "aside") if void else None)
@@ -212,6 +216,11 @@ def ledger_report(
         ),
         entries=inside,
     )
+
+
+def _cut(name: str) -> str:
+    """Return a digest that stands for a name cut to its first digits; the CSV has it whole."""
+    return f"{name[:DIGEST_SHOWN]}…" if name.startswith("sha256:") else name
 
 
 def left_words(left: Budget) -> str:

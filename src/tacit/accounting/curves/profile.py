@@ -72,11 +72,11 @@ class PrivacyProfile:
     """
 
     name: str
-    forward: Curve
-    backward: Curve
+    forward: Curve = field(repr=False)
+    backward: Curve = field(repr=False)
     infinite_mass: float
-    source: str
-    assumptions: tuple[str, ...]
+    source: str = field(repr=False)
+    assumptions: tuple[str, ...] = field(repr=False)
     evidence: Evidence
     adjacency: str
     renyi_curve: Curve | None = field(default=None, repr=False)

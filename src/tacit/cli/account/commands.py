@@ -79,7 +79,7 @@ class MechanismCommands(TyperGroup):
 app = typer.Typer(
     cls=MechanismCommands,
     help="Account for a mechanism: δ(ε), composed and subsampled, exact but for rounding up.\n\n"
-    "Given its noise, print ε at --delta (or δ at --epsilon), the advantage and the success of any "
+    "Given its noise, print ε at --delta (or δ at --epsilon), and the success of any "
     "attacker. Without it, find the least noise for --epsilon and --delta. Published bounds stand "
     "beside ours where there are any.",
     no_args_is_help=True,
@@ -195,7 +195,6 @@ def _tell(chosen: JsonOutput, found: Accounted, rivals: list[Rival], *, written:
     line(console, "parameter", f"{found.title}{why}")
     pair = f"ε = {number_up(found.epsilon, DIGITS)}, δ = {number_up(found.delta, DIGITS)}"
     line(console, "guarantee", f"{pair} ({profile.adjacency})")
-    line(console, "advantage", f"at most {number_up(advantage)} (total variation)")
     # what no ε covers
     if profile.infinite_mass > 0:
         lost = number_up(profile.infinite_mass, DIGITS)

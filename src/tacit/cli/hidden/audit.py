@@ -145,6 +145,10 @@ def model_layer(
     points: Annotated[
         str | None, typer.Option(help="JSON lines of the points, to resume from.")
     ] = None,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="Print what the page folds away: all that was measured."),
+    ] = False,
     *,
     counts: CountFlags,
     wish: Wish,
@@ -183,7 +187,27 @@ def model_layer(
     destination = replace(destination, source=replace(read, rows=len(prefixes.bank)))
     audit = destination.stated(replace(audit, digests=origin.digests))
     destination.store(audit)
+    if explain:
+        _explain(destination, audit)
     _tell(destination, audit)
+
+
+def _explain(destination: Destination, audit: Release[Any]) -> None:
+    """Print the tables that the page folds away, a line a row."""
+    from tacit.hidden_states.audit.page.tables import LEFT, REACHED, guess_table, point_groups
+
+    console, guessed = destination.json.console, guess_table(audit.details)
+    for group in point_groups(audit.details):
+        line(console, "measured", group.title)
+        for row in group.rows:
+            cells = zip((*REACHED, *LEFT), row.cells, strict=True)
+            told = ", ".join(f"{head} {cell}" for head, cell in cells if cell != "–")
+            mark = " (recommended)" if row.chosen else ""
+            line(console, "", f"{row.name}{mark}: {told}")
+    if guessed is not None:
+        for name, *rates in guessed.rows:
+            cells = zip(guessed.heads[1:], rates, strict=True)
+            line(console, "attacker", f"{name}: {', '.join(f'{h} {c}' for h, c in cells)}")
 
 
 def _tell(destination: Destination, audit: Release[Any]) -> None:

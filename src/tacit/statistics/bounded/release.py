@@ -31,6 +31,7 @@ from tacit.statistics.details import (
 )
 from tacit.statistics.queries.counts import GroupBy
 from tacit.statistics.queries.moments import MomentStatistic
+from tacit.statistics.queries.quantiles import Median, Quantiles
 from tacit.statistics.queries.statistic import Statistic
 
 KIND = "statistic-table"
@@ -193,7 +194,7 @@ def _check_noise(details: TableDetails, mu: float) -> None:
 
 
 # read here, so that a stored query is one of them
-STORED = (GroupBy, MomentStatistic)
+STORED = (GroupBy, Median, MomentStatistic, Quantiles)
 TABLE = Kind(
     name=KIND,
     details=TableDetails,

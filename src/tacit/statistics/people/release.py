@@ -34,6 +34,7 @@ from tacit.statistics.people.radius import left_of
 from tacit.statistics.people.ranges import RangeSearch
 from tacit.statistics.queries.counts import GroupBy, Present
 from tacit.statistics.queries.moments import MomentStatistic
+from tacit.statistics.queries.quantiles import Median, Quantiles
 from tacit.statistics.queries.statistic import Statistic
 
 KIND = "statistic-people"
@@ -325,7 +326,7 @@ def covers(details: PeopleDetails, level: float) -> bool:
 
 
 # Queries that a file may hold: their modules are read before one is.
-STORED = (GroupBy, MomentStatistic, Present)
+STORED = (GroupBy, Median, MomentStatistic, Present, Quantiles)
 PEOPLE = Kind(
     name=KIND,
     details=PeopleDetails,
