@@ -138,7 +138,7 @@ def test_numbers_are_said_with_both_intervals() -> None:
     known = Number(name="a", value=10.0, error=1.0, sampling=2.0)
     assert number_lines([known]) == ["a = 10.0 ± 2.0 (with sampling ± 4.4) (" + HALF + ")"]
     assert number_lines([Number(name="b", value=3.0, error=0.0)]) == [
-        "b = 3.00000 exactly (" + HALF + ")"
+        "b = 3 exactly (" + HALF + ")"
     ]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from tacit.guarantees import GaussianDP, InformationBound, SuccessBound
+from tacit.guarantees import ApproximateDP, GaussianDP, InformationBound, SuccessBound
 from tacit.guarantees.base import Guarantee
 from tacit.pages.parts import Text, folded, table
 from tacit.pages.rendering import breakable
@@ -76,7 +76,7 @@ def _ends(number: Number, *, sampling: bool) -> str:
 
 
 def strength_words(guarantees: Sequence[Guarantee]) -> str:
-    """Return a promise in one line: success, and μ with what follows from it where it has one."""
+    """Return a promise in one line: success, and ε with δ, or μ with what follows from it."""
     success = next((held for held in guarantees if isinstance(held, SuccessBound)), None)
     private = next((held for held in guarantees if isinstance(held, GaussianDP)), None)
     told = next((held for held in guarantees if isinstance(held, InformationBound)), None)
@@ -89,6 +89,9 @@ def strength_words(guarantees: Sequence[Guarantee]) -> str:
             f"μ = {number_up(private.mu)}, ε ≤ {number_up(epsilon_at(private))} at δ = "
             f"{number_up(TOLD_DELTA)}"
         )
+    stated = next((held for held in guarantees if isinstance(held, ApproximateDP)), None)
+    if stated is not None and private is None:
+        parts.append(f"ε = {number_up(stated.epsilon)} at δ = {number_up(stated.delta)}")
     if told is not None:
         parts.append(f"information ≤ {number_up(told.nats)} nats")
     held = next((held for held in guarantees if held.confidence is not None), None)

@@ -103,8 +103,13 @@ def _more(numbers: Numbers | None, count: int) -> str:
 
 def number_words(number: Number) -> str:
     """Return the value of a number with its 95% half-widths: of the noise, and with sampling."""
-    words = beside(number.value, number.error)
-    words += f" {_interval_words(number)}" if number.error else " exactly"
+    if number.error:
+        words = f"{beside(number.value, number.error)} {_interval_words(number)}"
+    else:
+        # what has no noise and is whole, such as how many keys were found, has no decimals
+        exact = float(number.value)
+        told = f"{exact:,.0f}" if exact.is_integer() else beside(number.value, number.error)
+        words = f"{told} exactly"
     if number.sampling is None:
         return words
     return f"{words} (with sampling {_interval_words(number, sampling=True)})"

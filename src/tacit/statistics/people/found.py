@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -12,6 +12,7 @@ from tacit._ground import outlet
 from tacit._ground.checks import Array, RandomSource
 from tacit._ground.frozen import read_only
 from tacit.design.grid import random_bits
+from tacit.releases.prepared import Expected
 from tacit.releases.promises import AUTO
 from tacit.releases.release import Release
 from tacit.releases.strength import gaussian_mu
@@ -153,7 +154,7 @@ def prepare_found(request: StatisticRequest, asking: Asking | None = None) -> Pr
     return PreparedFound(
         guarantees=planned.guarantees,
         spends=(planned.guarantees[1],),
-        expected=expected_errors(planned.names, plan.errors),
+        expected=_expected(planned.names, plan.errors, ranges),
         description=planned.title,
         reproducible=planned.reproducible,
         plan=plan,
@@ -165,6 +166,17 @@ def prepare_found(request: StatisticRequest, asking: Asking | None = None) -> Pr
         ranges=ranges,
         asking=asking,
     )
+
+
+def _expected(
+    names: Sequence[str], errors: Array, ranges: RangeSearch | None
+) -> tuple[Expected, ...]:
+    """Return the errors to expect, and of which bounds they are where none are known."""
+    found = expected_errors(names, errors)
+    if ranges is None:
+        return found
+    scale = f" (as if {' and '.join(ranges.columns)} were from 0 to 1: bounds are found)"
+    return tuple(replace(one, name=f"{one.name}{scale}") for one in found)
 
 
 def _check(request: StatisticRequest, query: SumQuery, asking: Asking) -> None:
