@@ -15,7 +15,7 @@ from tacit.statistics.engines.statement import RowSource
 from tacit.statistics.engines.workflow import answer
 
 from .awkward import LEVELS, QUERIES, in_memory, plan, shop, table
-from .test_select import ANSWERED, BOUNDS, PROMISE
+from .test_select import ANSWERED, BOUNDS, PROMISE, TOLD, moments, told
 
 SCHEMA = "who string, city string, a double, b double"
 
@@ -123,6 +123,19 @@ def test_postgresql_weighs_the_keys_that_duckdb_does(postgres):
     engine = PostgreSQL(postgres)
     assert weighed(BY_KEY, {"t": "t"}, engine) == weighed(BY_KEY, {"t": frame})
     assert weighed(BY_NUMBER, {"t": "t"}, engine)[0][0] == weighed(BY_NUMBER, {"t": frame})[0][0]
+    engine.close()
+
+
+@pytest.mark.postgres
+@pytest.mark.filterwarnings("ignore")
+def test_whole_numbers_and_dates_are_compared_as_such_in_postgresql(postgres):
+    import sqlalchemy
+
+    place = sqlalchemy.create_engine(postgres.replace("postgresql://", "postgresql+psycopg://"))
+    moments().to_sql("t", place, index=False)
+    place.dispose()
+    engine = PostgreSQL(postgres)
+    assert {where: told(where, "t", engine) for where in TOLD} == TOLD
     engine.close()
 
 

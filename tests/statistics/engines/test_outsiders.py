@@ -44,3 +44,15 @@ def test_what_would_mean_another_thing_is_refused(sql: str, message: str) -> Non
     rows = pd.DataFrame({"who": ["a", "b"], "x": [1, 2]})
     with pytest.raises(ValueError, match=message):
         asked(sql, {"t": rows, "b": rows.head(1)})
+
+
+def test_groups_beside_a_mean_have_alike_noise_no_larger_than_by_themselves() -> None:
+    visits = pd.DataFrame({"who": ["a"], "city": [1], "x": [1.0]})
+    promise = Table(
+        mu=1.0, person="who", clip=4, bounds={"x": (0, 10)}, levels={"city": list(range(40))}
+    )
+    sql = "SELECT COUNT(*), AVG(x) FROM t GROUP BY city"
+    expected = prepare_sql(sql, {"t": visits}, promise).expected
+    counts = [one.error for one in expected if one.name.startswith("COUNT")]
+    assert len(counts) == 40
+    assert max(counts) < 4.0 * 3.0

@@ -187,7 +187,7 @@ class Statement:
         """Return what the rows of a person and a cell add of a measure, a whole number."""
         one = block.measures[measure]
         needed = [f"x{place} IS NOT NULL" for place in dict.fromkeys(one.factors)]
-        met = " AND ".join([*(self._met(part) for part in one.conditions), *needed])
+        met = " AND ".join(dict.fromkeys([*map(self._met, one.conditions), *needed]))
         if not one.factors:
             counted = f"COUNT(CASE WHEN {met} THEN 1 END)" if met else "COUNT(*)"
             if one.once:

@@ -226,8 +226,9 @@ def _alike(added: Contributions) -> list[list[int]]:
     """Return the places of terms kind by kind: cells that a row is in one of at most are alike."""
     kinds: dict[Any, list[int]] = {}
     for place, one in enumerate(added.query.terms):
-        cells = all(np.isfinite([held.low, held.high]).all() for held in one.conditions)
-        # nested conditions, such as thresholds, are no cells: each is of its own kind
+        # nested conditions, such as thresholds, are no cells: each is of its own kind; that a
+        # number is there at all is no threshold
+        cells = all(np.isfinite(held.low) == np.isfinite(held.high) for held in one.conditions)
         kind = (one.columns, one.factors, one.once) if cells else place
         kinds.setdefault(kind, []).append(place)
     return list(kinds.values())
