@@ -76,9 +76,10 @@ docs: $(INSTALLED)
 	$(BIN)/python -m pytest tests/test_examples.py
 	$(BIN)/python -m pytest --thorough tests/test_examples.py
 
-# The report that README and the home page show, drawn from a release made for it.
+# The report that README and the home page show, drawn from a release made for it, and six kinds of pages in a browser.
 pictures: $(INSTALLED)
 	$(BIN)/python experiments/demo/picture.py
+	$(BIN)/python docs/pages.py
 
 # The page of every command and option, from the commands; a test holds it against them.
 reference: $(INSTALLED)

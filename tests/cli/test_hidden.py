@@ -37,8 +37,12 @@ def test_an_audit_writes_a_report_and_strict_json(
     sizes = ("--bank", "300", "--calibration", "600", "--measured", "100")
     limits = ("--max-attack", "0.9", "--min-agreement", "0.1", "--codewords", "8,16")
     asked = ("audit", "model", "--layer", "1", *given, *sizes, *limits)
-    done = tacit(*asked, "--report", report, "--json", "-", "--points", tmp_path / "p.jsonl")
+    more = ("--points", tmp_path / "p.jsonl", "--explain")
+    done = tacit(*asked, "--report", report, "--json", "-", *more)
     assert done.code == 0, done.err
+    # what the page folds away, a line a release and an attacker
+    assert done.err.count("attack, top 1 ") == len((tmp_path / "p.jsonl").read_text().splitlines())
+    assert "\nattacker" in done.err or done.err.startswith("attacker")
     content = json.loads(done.out)
     assert content["kind"] == "hidden-audit"
     assert len(content["details"]["points"]) == (tmp_path / "p.jsonl").read_text().count("\n")
