@@ -259,7 +259,7 @@ def test_bad_input_in_a_real_process(data: Path) -> None:
     ("arguments", "parts"),
     [
         (["gate", "table.csv", "--max-success", "0.6"], ["not JSON"]),
-        (["gate", "table.csv"], ["at least one threshold"]),
+        (["gate", "table.csv"], ["at least one of --verify, --max-factor"]),
         (["gate", "table.csv", "--max-success", "nan"], ["--max-success"]),
         (["gate", "table.csv", "--max-success", "0"], ["--max-success"]),
         (["gate", "table.csv", "--max-success", "55"], ["--max-success"]),

@@ -136,12 +136,30 @@ def _parser_sentence(error: Exception, arguments: list[str]) -> str:
     elsewhere = ELSEWHERE.get((arguments[0], str(unknown))) if arguments else None
     if elsewhere is not None:
         return f"{arguments[0]} has no {unknown}; {elsewhere}"
+    if type(error).__name__ == "MissingParameter":
+        param: Any = getattr(error, "param", None)
+        name = (
+            param.opts[0]
+            if param.param_type_name == "option"
+            else (param.metavar or param.name.upper()).rstrip(".")
+        )
+        return f"{name}: expected a value, got none; --help says what it is"
+    context: Any = getattr(error, "ctx", None)
+    if _said(error).startswith("No such command") and hasattr(context.command, "list_commands"):
+        known = ", ".join(context.command.list_commands(context))
+        got = _said(error).partition("'")[2].partition("'")[0]
+        return f"{context.command_path}: expected one of {known}, got {got!r}"
     # the message alone does not name the flag; format_message does, in every parser typer brings
-    sentence = str(getattr(error, "format_message", error.__str__)())
+    sentence = _said(error)
     for flag in getattr(getattr(error, "param", None), "opts", ()):
         if flag in arguments[:-1]:
             return f"{sentence}, got {arguments[arguments.index(flag) + 1]!r}"
     return sentence
+
+
+def _said(error: Exception) -> str:
+    """Return what a parser says of what it refuses."""
+    return str(getattr(error, "format_message", error.__str__)())
 
 
 def _refuse(sentence: str, code: int = REFUSED) -> int:

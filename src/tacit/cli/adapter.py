@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 import typer
 
 from tacit.adapters.settings import PoissonSteps
+from tacit.cli.completion import offered
 from tacit.cli.console import line, tell_title
 from tacit.cli.options import Chosen, Force, Json, Only, grouped
 from tacit.cli.output import json_output
@@ -76,7 +77,11 @@ class AdapterPromiseFlags:
     ] = None
     delta: Annotated[float, typer.Option(help="δ, with --epsilon.")] = 1e-5
     adjacency: Annotated[
-        str, typer.Option(help="Which records are neighbours: add-remove, one more; or replace.")
+        str,
+        typer.Option(
+            autocompletion=offered("add-remove", "replace"),
+            help="Which records are neighbours: add-remove, one more; or replace.",
+        ),
     ] = "add-remove"
 
     def promise(self, method: Any) -> Table | None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tacit.cli.completion import column
 from tacit.cli.options import Only, grouped
 from tacit.cli.publishing import Attacking, Source, publish
 from tacit.cli.tables import Data, TableFlags
@@ -23,7 +24,9 @@ def classifier(
             help="Rows of the inputs to release, separated by commas; all when left out.",
         ),
     ] = None,
-    labels: Annotated[str | None, typer.Option("--label", help="Column of class numbers.")] = None,
+    labels: Annotated[
+        str | None, typer.Option("--label", autocompletion=column, help="Column of class numbers.")
+    ] = None,
     *,
     promise: Annotated[Draw, Only("nats", "success", "method", "confidence")],
     effort: Annotated[Effort, Only("trials", "progress")],

@@ -8,9 +8,10 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from tacit.cli.options import Force, Json, grouped
+from tacit._ground.values import field_kinds
+from tacit.cli.options import Force, Json, flag_of, grouped
 from tacit.cli.output import json_output, new_file
-from tacit.gate.policy import Policy
+from tacit.gate.policy import THRESHOLDS, Policy
 
 
 @grouped
@@ -42,6 +43,11 @@ def gate(
 
     given_here = thresholds.given
     kept = (PolicyFile() if policy is None else read_policy(policy)).given(given_here)
+    if policy is None and not given_here:
+        # the flags, not the names that a policy's file has
+        kinds = field_kinds(Policy)
+        listed = ", ".join(flag_of(name, kinds[name][1]) for name in THRESHOLDS)
+        raise ValueError(f"{flag_of('max_factor')}: expected at least one of {listed}, got none")
     if policy is None:
         thresholds.required()
     verdicts = check_releases(stored, kept)

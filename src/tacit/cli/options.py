@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import MISSING, dataclass, fields, is_dataclass
@@ -218,7 +219,12 @@ class _Valued(_Taker):
         except ValueError as error:
             name, _, rest = str(error).partition(":")
             if name in known:
-                raise ValueError(f"{flag_of(name, known[name][1])}:{rest}") from None
+                # "exactly one of nats and success" are flags here
+                before, one_of, listed = rest.partition("exactly one of ")
+                for other, (_, notes) in known.items() if one_of else ():
+                    listed = re.sub(rf"(?<![\w-]){other}(?!\w)", flag_of(other, notes), listed)
+                flag = flag_of(name, known[name][1])
+                raise ValueError(f"{flag}:{before}{one_of}{listed}") from None
             raise
 
     def _kind(self, given: Mapping[str, Any]) -> Any:

@@ -32,7 +32,7 @@ def show(
     from tacit.pages.words import lines, verdict
     from tacit.releases.attack_file import AttackFile, is_attack
     from tacit.releases.loading import read_checked, read_release
-    from tacit.releases.verification import verify
+    from tacit.releases.verification import REMOVED, verify
 
     output = json_output(json, force, {"RELEASE": release})
     content = read_release(release)
@@ -44,7 +44,8 @@ def show(
     tell_title(console, verdict(found.release))
     for label, text in lines(found.release):
         line(console, label, text)
-    line(console, "checked", verify(found.release).sentence)
+    checked = verify(found.release).sentence
+    line(console, "checked", f"{checked}; {REMOVED}" if found.removed else checked)
     if found.unchecked:
         line(console, "claimed", f"not checked: {found.unchecked}")
     output.write(found.release.to_dict())

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
+from tacit.cli.completion import column, offered
+
 if TYPE_CHECKING:
     from tacit.statistics import DataTable
     from tacit.statistics.tables.reading import Fingerprints
@@ -24,16 +26,18 @@ Data = Annotated[
 Columns = Annotated[
     str | None,
     typer.Option(
+        autocompletion=column,
         help="Columns to use, separated by commas; when left out those that a query names, "
-        "else all."
+        "else all.",
     ),
 ]
 Missing = Annotated[
     str | None,
     typer.Option(
+        autocompletion=offered("refuse", "drop", "drop-unreadable"),
         help="Rows with nothing in a column used: refuse the table, or drop them; drop-unreadable "
         "drops those too that hold no value of the column there, as under --protect table where "
-        "it is left out; refuse else."
+        "it is left out; refuse else.",
     ),
 ]
 Category = Annotated[

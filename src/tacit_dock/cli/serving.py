@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar
 import typer
 from rich.text import Text
 
+from tacit.cli.completion import offered
 from tacit.cli.console import consoles, line
 from tacit.cli.options import grouped
 from tacit_dock.cli.place import FOLDER, Database, Folder, open_store
@@ -43,7 +44,11 @@ class ListeningFlags:
         bool, typer.Option("--metrics", help="Tell counts and times at /metrics, for Prometheus.")
     ] = False
     index: Annotated[
-        str, typer.Option(help="How it searches: auto (by size), exact, quantised.")
+        str,
+        typer.Option(
+            autocompletion=offered("auto", "exact", "quantised"),
+            help="How it searches: auto (by size), exact, quantised.",
+        ),
     ] = "auto"
 
 
@@ -57,6 +62,7 @@ class AdmissionFlags:
         str,
         typer.Option(
             "--admission",
+            autocompletion=offered("refuse", "accept", "quarantine"),
             help="Submissions without a guarantee, or with too weak a one: refuse, accept or "
             "quarantine them.",
         ),

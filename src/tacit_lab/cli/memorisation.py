@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
+from tacit.cli.completion import offered
 from tacit.cli.console import line
 from tacit.cli.options import grouped
 from tacit.cli.publishing import Destination, Source, kept_beside, publish, tell_release
@@ -59,9 +60,15 @@ def memorisation(
         str, typer.Option(help="Folder, name or tacit/small: a causal language model.")
     ] = "tacit/small",
     what: SequenceFlags,
-    optimizer: Annotated[str, typer.Option(help="adam or sgd.")] = "adam",
+    optimizer: Annotated[
+        str, typer.Option(autocompletion=offered("adam", "sgd"), help="adam or sgd.")
+    ] = "adam",
     reduction: Annotated[
-        str, typer.Option(help="mean or sum of the losses of a sequence's tokens.")
+        str,
+        typer.Option(
+            autocompletion=offered("mean", "sum"),
+            help="mean or sum of the losses of a sequence's tokens.",
+        ),
     ] = "mean",
     method: OneStep,
     run: Passes,

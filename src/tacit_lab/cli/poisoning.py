@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
+from tacit.cli.completion import offered
 from tacit.cli.console import line
 from tacit.cli.options import Only, grouped
 from tacit.cli.output import new_file
@@ -34,7 +35,11 @@ class PoisonFlags:
 
     sources: Annotated[int, typer.Option(help="Among how many sources the images are split.")]
     trigger: Annotated[
-        str, typer.Option(help="blended (squares of random colours) or low-frequency (smooth).")
+        str,
+        typer.Option(
+            autocompletion=offered("blended", "low-frequency"),
+            help="blended (squares of random colours) or low-frequency (smooth).",
+        ),
     ]
     target: Annotated[
         int, typer.Option("--target-class", help="Class that the malicious source wants.")

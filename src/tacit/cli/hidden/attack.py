@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
+from tacit.cli.completion import offered
 from tacit.cli.console import line
 from tacit.cli.hidden.quotients import attacked, read_rows, released_quotients
 from tacit.cli.hidden.recorded import PATHS, RecordedFlags
@@ -30,7 +31,12 @@ def attack(
     released: Annotated[
         str, typer.Argument(help="Safetensors file that release or quotient wrote.")
     ],
-    metric: Annotated[str, typer.Option(help="euclidean or mahalanobis.")] = "mahalanobis",
+    metric: Annotated[
+        str,
+        typer.Option(
+            autocompletion=offered("euclidean", "mahalanobis"), help="euclidean or mahalanobis."
+        ),
+    ] = "mahalanobis",
     fitted: Annotated[
         str | None,
         typer.Option(help="Quotient that quotient wrote, where its release is attacked."),

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from tacit import codec
 from tacit._ground.checks import integer, positive
+from tacit.cli.completion import offered
 from tacit.cli.console import line, tell_guarantee
 from tacit.cli.hidden.attack import attack
 from tacit.cli.hidden.codec import decode, encode, fit
@@ -271,7 +272,11 @@ def codebook(
     out: Out,
     codewords: Annotated[int, typer.Option(help="C, codewords.")] = 256,
     metric: Annotated[
-        str, typer.Option(help="euclidean, fisher, behaviour, decision or argmax.")
+        str,
+        typer.Option(
+            autocompletion=offered("euclidean", "fisher", "behaviour", "decision", "argmax"),
+            help="euclidean, fisher, behaviour, decision or argmax.",
+        ),
     ] = "behaviour",
     least_cell: LeastCell = 20,
     *,

@@ -14,6 +14,7 @@ import typer
 from tacit._ground.checks import integer
 from tacit._ground.files import read_bytes
 from tacit._ground.memory import keep_freed_memory
+from tacit.cli.completion import offered
 from tacit.cli.console import consoles, line
 from tacit.cli.publishing import Source, content_fingerprint
 from tacit.text import percent_up
@@ -84,7 +85,11 @@ class PromptFlags:
         str, typer.Option(help="tacit/small, a Hugging Face name, or a folder with a model.")
     ] = "tacit/small"
     dtype: Annotated[
-        str, typer.Option(help="float32, bfloat16, or stored, as the checkpoint is.")
+        str,
+        typer.Option(
+            autocompletion=offered("float32", "bfloat16", "stored"),
+            help="float32, bfloat16, or stored, as the checkpoint is.",
+        ),
     ] = "float32"
     prompts: Annotated[
         str | None,

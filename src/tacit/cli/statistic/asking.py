@@ -9,6 +9,8 @@ from typing import Annotated, ClassVar
 
 import typer
 
+from tacit.cli.completion import column, offered
+
 
 @dataclass(frozen=True, kw_only=True)
 class QueryFlags:
@@ -19,20 +21,43 @@ class QueryFlags:
     query: Annotated[
         str,
         typer.Option(
+            autocompletion=offered(
+                "count",
+                "sum",
+                "mean",
+                "std",
+                "variance",
+                "covariance",
+                "correlation",
+                "second-moments",
+                "median",
+                "quantiles",
+                "least-squares",
+                "principal-components",
+                "histogram:",
+                "two-way:",
+                "cumulative:",
+                "logistic",
+                "kmeans:",
+            ),
             help="count, sum, mean, std, variance, covariance, correlation, second-moments, "
             "median, quantiles[:0.25,0.5], least-squares, principal-components[:2], "
             "histogram:COLUMN[:EDGES], two-way:A,B, cumulative:COLUMN:THRESHOLDS, each with ' by "
-            "COLUMN' behind it; logistic, kmeans:K; several joined by +; or module:function."
+            "COLUMN' behind it; logistic, kmeans:K; several joined by +; or module:function.",
         ),
     ]
     target: Annotated[
-        str | None, typer.Option(help="Column a regression explains; the last when left out.")
+        str | None,
+        typer.Option(
+            autocompletion=column, help="Column a regression explains; the last when left out."
+        ),
     ] = None
     cost: Annotated[
         str | None,
         typer.Option(
+            autocompletion=offered("relative", "squared"),
             help="What noise costs: relative (each number in units of its own spread, when left "
-            "out) or squared (error)."
+            "out) or squared (error).",
         ),
     ] = None
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import typer
 
 from tacit._ground.checks import integer
+from tacit.cli.completion import column
 from tacit.cli.options import grouped
 from tacit.cli.output import new_file
 from tacit.cli.publishing import Destination, Source, kept_beside, publish, tell_release, tell_table
@@ -30,8 +31,12 @@ class ProblemFlags:
 
     panel: ClassVar[str] = "Problem"
 
-    source: Annotated[str, typer.Option(help="Column that says whose each row is.")]
-    label: Annotated[str, typer.Option(help="Column that the model predicts, a category.")]
+    source: Annotated[
+        str, typer.Option(autocompletion=column, help="Column that says whose each row is.")
+    ]
+    label: Annotated[
+        str, typer.Option(autocompletion=column, help="Column that the model predicts, a category.")
+    ]
     missing: Missing = "refuse"
     category: Category = None
     bounds: Annotated[
