@@ -158,7 +158,7 @@ def verify(
     ledger: Location,
     head: Annotated[
         str | None,
-        typer.Option(help="Head that an earlier verification printed, kept elsewhere."),
+        typer.Option(help="Head PLACE:HASH that an earlier verification printed."),
     ] = None,
     json: Json = None,
     force: Force = False,

@@ -205,7 +205,7 @@ class EpochsFlags(MechanismFlags):
         batch: Examples in a step's batch; on average where coins draw them.
         epochs: Passes over the training set.
         noise_multiplier: Noise standard deviation over the clipping norm.
-        target_epsilon: ε to find the noise multiplier for, in its place.
+        target_epsilon: ε of the run, from which the noise multiplier is found.
         sampling: A coin for every example and batch, or examples shuffled and cut into batches.
         examples_per_user: Examples of one user at most; the guarantee is about the user.
     """

@@ -69,7 +69,7 @@ class PublicFlags:
     ] = None
     column: Column = None
     calibration: Annotated[
-        int, typer.Option(help="Vectors to fit on at most, drawn at random.")
+        int, typer.Option(help="Largest number of vectors to fit on; they are drawn at random.")
     ] = 100_000
     seed: Annotated[int, typer.Option(help="Fixes what is drawn and fitted.")] = 0
 

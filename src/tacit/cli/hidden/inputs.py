@@ -121,7 +121,10 @@ class PromptFlags:
         ),
     ] = None
     length: Annotated[int, typer.Option(help="Tokens of each window of --texts.")] = 32
-    seed: Annotated[int, typer.Option(help="Fixes prompts and draws of a measurement.")] = 0
+    seed: Annotated[
+        int,
+        typer.Option(help="Seed of the prompts and draws of a measurement."),
+    ] = 0
 
     @property
     def data_name(self) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tacit.hidden_states.origin import Origin
     from tacit.models import LanguageModel, Prefixes
 
-SAME = "As the file says when left out; another one is refused."
+SAME = "The value that the released file names; another value is refused."
 SIZES = ("bank", "calibration", "held_out")
 # compared by what is in them, so that a copy of it does as well
 PATHS = ("model", "texts", "prompts", "public_texts")
