@@ -41,6 +41,9 @@ SMALLEST, LARGEST = 1e-150, 1e100
 LEAST_DIGIT = -300
 # Whole numbers that are compared as such: of 126 bits, which every engine has a type for.
 LARGEST_WHOLE = 2**126
+LONG = 2**63
+# What stands for all beyond 64 bits: no decimal is a third.
+BELOW, ABOVE = -LONG - Fraction(1, 3), LONG - Fraction(1, 3)
 
 
 NAMED: dict[type[exp.Expression], str] = {
@@ -367,7 +370,13 @@ class ExpressionReader:
         alias, known = self.find(column)
         if known.kind != WHOLE:
             return None
-        return self.written(alias, known), [_exact(one) for one in bare]
+        values = [_exact(one) for one in bare]
+        if any(abs(one) > LARGEST_WHOLE for one in values):
+            raise ValueError("sql: expected whole numbers within ±2¹²⁶, got a larger one")
+        if known.declared.lower() not in ("hugeint", "ubigint"):
+            # no number of 64 bits lies beyond, and an engine need not compare it with one that does
+            values = [min(max(one, BELOW), ABOVE) for one in values]
+        return self.written(alias, known), values
 
     def _sides(
         self, node: exp.Expression, literals: Sequence[exp.Expression]
@@ -457,6 +466,8 @@ def compared(column: str, sign: str, value: Fraction) -> str:
     low = math.floor(value)
     if value == low:
         return f"{column} {sign} {low}"
+    if value == BELOW:
+        return f"{column} {'=' if sign in ('>', '>=', '<>') else '<>'} {column}"
     # between two whole numbers: none is equal to it, and c > v is c > ⌊v⌋; NULL stays NULL
     return {"=": f"{column} <> {column}", "<>": f"{column} = {column}"}.get(
         sign, f"{column} {'>' if sign in ('>', '>=') else '<='} {low}"
