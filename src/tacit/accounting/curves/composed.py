@@ -41,6 +41,7 @@ class Composition:
     @property
     def curves(self) -> tuple[Curve, Curve]:
         """Both directions, rounded up and convolved when read; one object where they are equal."""
+        # one loss once: its own curve, with nothing lost to a lattice
         if self.closed:
             return self.parts[0].forward, self.parts[0].backward
         ahead = self.forward
@@ -89,6 +90,7 @@ def gathered(parts: Sequence[ComposedPart]) -> tuple[ComposedPart, ...]:
     squares, gaussians = Fraction(0), 0
     for part in parts:
         distance = shift_of(part)
+        # a float is an exact fraction: d² and n d² lose nothing; infinite shifts stay as they are
         if distance is not None and math.isfinite(distance):
             squares += part.count * Fraction(distance) ** 2
             gaussians += 1
@@ -118,6 +120,7 @@ def repeated(parts: Sequence[ComposedPart], count: int) -> tuple[ComposedPart, .
 def _root_up(square: Fraction) -> float:
     """Return √x of an exact number, rounded up."""
     # ⌊√(x 4^k)⌋ + 1 over 2^k is above √x and within 2^−64 of it, relatively
+    # x is within a factor of 2 of 2^size: k so that x 4^k has some 128 bits, and its root 64
     size = square.numerator.bit_length() - square.denominator.bit_length()
     bits = max(0, 128 - size) // 2 + 1
     scaled = math.isqrt(math.floor(square * 4**bits))

@@ -141,6 +141,7 @@ def per_round_budgets(
         doubt = -2 * np.log(failures)
         # √(a + 2ε) − √a = 2ε/(√(a + 2ε) + √a) without cancellation
         totals = (2 * losses / (np.sqrt(doubt + 2 * losses) + np.sqrt(doubt))) ** 2
+    # g_ti = w_t G_i, rounded down: Σ_t g_ti stays within G_i, which is what composes;
     # the shares may sum to a little more than 1, and so may the rounded products
     spare = (1 - SHARE_UNITS * EPS) / max(math.fsum(weights.tolist()), 1.0)
     return np.asarray(weights[:, None] * totals * spare)

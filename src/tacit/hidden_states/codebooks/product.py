@@ -151,6 +151,7 @@ class ProductCodebook(Codec):
     def decode(self, codes: ArrayLike) -> Tensor:
         """Return the vector that stands for each code, (n, d)."""
         rows = torch.from_numpy(self._checked(codes))
+        # a code names one centroid of every part: side by side they are the vector
         return torch.cat([part[rows[:, j]] for j, part in enumerate(self.parts)], dim=1)
 
     def randomised(self, epsilon: float, *, near: int = 1) -> RandomizedParts:

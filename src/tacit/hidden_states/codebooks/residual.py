@@ -130,6 +130,7 @@ class ResidualCodebook(Codec):
         space = self._space
         turned = Subspace(np.zeros_like(space.mean), space.basis)
         first, *others = self._tables
+        # a vector is mean + Σ_j basisᵀ c_j: the mean is added once, with the first stage
         found = [space.vectors(first), *(turned.vectors(table) for table in others)]
         return tuple(torch.from_numpy(table) for table in found)
 
@@ -190,6 +191,7 @@ class ResidualCodebook(Codec):
         rows = as_states("states", states, width=self.width).numpy()
         codes = np.empty((len(rows), len(self.stages)), dtype=np.int64)
         space, stages, unit = self._space, *self._search
+        # a search holds B sums of every row: some rows at a time
         for start in range(0, len(rows), ROWS_TOGETHER):
             part = slice(start, start + ROWS_TOGETHER)
             codes[part] = nearest_sums(space.coordinates(rows[part], unit), stages, self.beam)
