@@ -23,7 +23,7 @@ DECLARED = [
 ]  # fmt: skip
 CONTRIBUTION = [
     "training", "contribution", "t.csv", "--source", "mill", "--label", "kind", *DECLARED,
-    "--no-influence", "--attacked", "4",
+    "--no-influence", "--trials", "4",
 ]  # fmt: skip
 
 
