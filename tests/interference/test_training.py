@@ -112,7 +112,7 @@ def shapes(image=None, label=None):
 @tells_nothing_beside("training poisoning", "training")
 def test_a_poisoned_model_tells_nothing_beside_its_parameters(interference, image, label):
     flags = ["training", "poisoning", "shapes.npz", "--sources", "4", "--trigger", "blended",
-             "--target", "1", "--batch", "24", "--repeats", "1", "--learning-rate", "0.05",
+             "--target-class", "1", "--batch", "24", "--repeats", "1", "--learning-rate", "0.05",
              "--out", "m.safetensors", *HELD]  # fmt: skip
     first, second = {"shapes.npz": shapes()}, {"shapes.npz": shapes(image, label)}
     pair = interference.commands(flags, first, second)
