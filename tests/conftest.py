@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 
 import pytest
 
 from tests.cli_runner import Tacit, in_process
+
+# Marks that some run asks for alone.
+APART = ("thorough", "postgres", "services")
 
 
 @pytest.fixture
@@ -39,8 +44,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--thorough", action="store_true", help="run the long oracles alone")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file without a mark that is asked for: what it imports takes longer than tests."""
+    asked = APART[:1] if config.getoption("--thorough") else ()
+    if os.environ.get("TACIT_TEST_SERVICES") is not None:
+        asked = APART[1:]
+    named = any("::" in argument for argument in config.args)
+    if not asked or named or not collection_path.name.startswith("test_"):
+        return None
+    return None if marks_of(collection_path) & set(asked) else True
+
+
+@cache
+def marks_of(path: Path) -> frozenset[str]:
+    """Return which of the marks stand in a file of tests."""
+    text = path.read_text("utf-8")
+    return frozenset(word for word in APART if f"mark.{word}" in text)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave the long oracles to ``make test-thorough``, which runs them alone."""
+    for item in items:
+        borrowed = {mark.name for mark in item.iter_markers()} & set(APART) - marks_of(item.path)
+        if borrowed:
+            # a run that asks for it would not find it
+            raise pytest.UsageError(f"{item.nodeid}: mark it {sorted(borrowed)} in its own file")
     thorough = config.getoption("--thorough")
     kept = [item for item in items if ("thorough" in item.keywords) == thorough]
     if any("::" in argument for argument in config.args):
