@@ -331,7 +331,7 @@ def test_a_budget_that_is_too_small_is_told_before_training(folder, text, tacit,
     [
         (["--method", "magic"], "--method"),
         (["--target-modules", "nine"], "--target-modules: "),
-        (["--longest", "99"], "length"),
+        (["--longest", "99"], "--longest"),
         (["--clip", "0"], "clip"),
         (["--epsilon", "-1"], "epsilon"),
         (["--delta", "1"], "delta"),
