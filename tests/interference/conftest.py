@@ -1,7 +1,5 @@
 """The fixture that runs something twice."""
 
-from pathlib import Path
-
 import pytest
 
 from .replay import Interference
@@ -9,7 +7,10 @@ from .replay import Interference
 
 @pytest.fixture
 def interference(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    tmp_path_factory: pytest.TempPathFactory,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> Interference:
     """Return what runs a command or a function on two secrets with one outcome."""
-    return Interference(tmp_path, capsys, caplog)
+    # one folder for all tests of a process: each run finds it empty
+    return Interference(tmp_path_factory.getbasetemp() / "interference", capsys, caplog)

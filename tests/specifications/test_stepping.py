@@ -125,7 +125,7 @@ def test_who_knows_every_other_record_is_right_at_most_as_often_as_certified():
     data, labels = records(6)
     other = data.copy()
     other[0] = -30 * data[0]
-    rate, draws = 0.5, 3000
+    rate, draws = 0.5, 1500
     options = {"steps": 1, "sampling_rate": rate, "epsilon": 2.0}
     sides = [prepared(rows, labels, rng=seed, **options) for seed, rows in enumerate((data, other))]
     clip, error = sides[0].asked.clip, sides[0].expected[0].error
