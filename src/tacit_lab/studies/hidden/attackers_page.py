@@ -47,9 +47,10 @@ release beside it:
 
 * **all earlier tokens known.** The attacker runs the model on the likeliest last tokens, so it has
 the clean state of each, and weighs them by the exact likelihood of what was released
-(`attacks.known_prefix`). No bank (candidate set) is in the game, so no N makes it safe. An audit's attacker also
-tries the tokens that public prompts end with, by the best of four laws (distributions), with the release and
-without; the tables below are of the model's own candidates alone.
+(`attacks.known_prefix`). No bank (candidate set) is in the game, so no N makes it safe. An audit's
+attacker also tries the tokens that public prompts end with, by the best of four laws
+(distributions), with the release and without; the tables below are of the model's own
+candidates alone.
 
 * **all tokens but one known**, such as the field of a form: in an audit where public prompts are of
 one template.
