@@ -49,7 +49,7 @@ def ends(folder, count):
 
 
 def test_a_refused_table_ends_no_process(tmp_path):
-    assert ends(tmp_path, 48) == ""
+    assert ends(tmp_path, 16) == ""
 
 
 @pytest.mark.thorough
