@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pandas as pd
 import pytest
 
@@ -9,7 +11,7 @@ from tacit import Table
 from tacit.statistics import prepare_sql
 
 
-def asked(sql: str, tables: dict[str, pd.DataFrame], **levels: list[int]):
+def asked(sql: str, tables: dict[str, pd.DataFrame | Path], **levels: list[int]):
     return prepare_sql(
         sql, tables, Table(person="who", epsilon=1e6, clip=10, levels=levels or None)
     )
@@ -56,3 +58,19 @@ def test_groups_beside_a_mean_have_alike_noise_no_larger_than_by_themselves() ->
     counts = [one.error for one in expected if one.name.startswith("COUNT")]
     assert len(counts) == 40
     assert max(counts) < 4.0 * 3.0
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "json"])
+def test_a_folder_named_like_a_column_holds_none(tmp_path: Path, ending: str) -> None:
+    folder = tmp_path / "year=2020"
+    folder.mkdir()
+    path, rows = folder / f"t.{ending}", pd.DataFrame({"who": ["a", "b"], "year": [7, 7]})
+    if ending == "parquet":
+        rows.to_parquet(path)
+    elif ending == "csv":
+        rows.to_csv(path, index=False)
+    else:
+        rows.to_json(path, orient="records", lines=True)
+    release = asked("SELECT COUNT(*) FROM t WHERE year = 7", {"t": path})
+    # 2020 of the folder would leave none
+    assert release.draw().values.round().tolist() == [2.0]

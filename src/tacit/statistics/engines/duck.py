@@ -13,6 +13,8 @@ from typing import Any
 from tacit.statistics.engines.dialects import DUCKDB, Dialect
 from tacit.statistics.engines.schema import UNTYPED, TableThere, TypedColumn, check_names, kind_of
 
+# A folder named year=2020 holds no column: one of that name in the file is its own.
+OF_THE_FILE = "hive_partitioning = false"
 # Nothing is fetched from elsewhere to answer a query, no setting is changed by what it reads, and
 # what a column of Python objects holds does not decide its type.
 SETTINGS = {
@@ -98,13 +100,14 @@ class DuckDB:
                 )
         quoted = self.dialect.quoted(_literal_path(path))
         if head.startswith(PARQUET):
-            return self._described(name, f"read_parquet({quoted})", person)
+            return self._described(name, f"read_parquet({quoted}, {OF_THE_FILE})", person)
         if head[8:12] == DATABASE:
             catalog = self.dialect.named(f"file_{name}")
             self.run(f"ATTACH {self.dialect.quoted(path)} AS {catalog} (READ_ONLY)")
             return self._described(name, f"{catalog}.{self.dialect.named(name)}", person)
         if path.lower().endswith(JSON_ENDS):
-            return self._untyped(name, wanted, person, f"read_json({quoted}, columns = {{}})")
+            call = f"read_json({quoted}, {OF_THE_FILE}, columns = {{}})"
+            return self._untyped(name, wanted, person, call)
         return self._csv(name, path, head, person)
 
     def close(self) -> None:
@@ -151,7 +154,7 @@ class DuckDB:
             f"header = true, skip = {skipped}, delim = {self.dialect.quoted(delimiter)}, "
             "quote = '\"', escape = '\"', strict_mode = true, null_padding = false, "
             f"nullstr = '', max_line_size = {LARGEST_LINE}, "
-            f"compression = '{'gzip' if packed else 'none'}', columns = {{}})"
+            f"compression = '{'gzip' if packed else 'none'}', {OF_THE_FILE}, columns = {{}})"
         )
         return self._untyped(name, names, person, call)
 
