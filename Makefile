@@ -28,7 +28,7 @@ define INSTALL_TORCH
 $(INSTALL) $(TORCH) --index-url $(TORCH_CPU) --retries 0 || $(INSTALL) $(TORCH)
 endef
 
-.PHONY: demo test test-thorough test-services wheel check-app lint bench docs pictures reference site experiments torch clean
+.PHONY: demo test test-thorough test-services wheel release check-app lint bench docs pictures reference site experiments torch clean
 
 demo: $(INSTALLED)
 	@$(BIN)/python experiments/demo/run.py
@@ -48,6 +48,10 @@ test-services: $(INSTALLED_SERVICES)
 # The wheel, installed without extras into an empty environment, and its commands run there.
 wheel:
 	PYTHON=$(PYTHON) .ci/wheel
+
+# Wheel and sdist from two builds that are the same bytes, their digests and a list of their parts: dist/.
+release:
+	PYTHON=$(PYTHON) .ci/release
 
 # The checker as one file that an auditor can copy; it needs python-flint and nothing else.
 check-app:

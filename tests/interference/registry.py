@@ -17,6 +17,7 @@ SILENT = {
     "account": "computes from its flags",
     "audit store": "the holder's own measurement, and publishes nothing",
     "dock": "the server and its client; what a client sends is tested where it is sent",
+    "doctor": "looks at the installation, and at no data",
     "gate": "reads a stored release, and tells its holder",
     "hidden attack": "the holder's own measurement, and publishes nothing",
     "hidden decode": "reads released codes alone",

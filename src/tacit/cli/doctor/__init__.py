@@ -1,0 +1,1 @@
+"""``tacit doctor``: whether what is installed here can keep what Tacit promises."""
