@@ -45,7 +45,7 @@ def packages() -> Iterator[Finding]:
             wrong.append(f"{need} is needed, {there} is installed")
     python = ".".join(map(str, sys.version_info[:3]))
     told = f"tacit {version(DISTRIBUTION)}, Python {python}, {', '.join(found)}"
-    sentence = f"{'; '.join(wrong)}: pip install --upgrade {DISTRIBUTION}" if wrong else told
+    sentence = f"{'; '.join(wrong)}: install {DISTRIBUTION} anew" if wrong else told
     yield Finding("packages", not wrong, sentence)
 
 
@@ -65,10 +65,7 @@ def files() -> Iterator[Finding]:
     sentence = f"all {count} are as they were installed"
     if altered:
         rest = f" and {len(altered) - 1} more" if len(altered) > 1 else ""
-        sentence = (
-            f"{altered[0]}{rest} changed since the installation: "
-            f"pip install --force-reinstall --no-deps {DISTRIBUTION}"
-        )
+        sentence = f"{altered[0]}{rest} changed since the installation: install it anew"
     yield Finding("files", not altered, sentence)
 
 
