@@ -77,11 +77,17 @@ def lira(
         deviations = (target - mean_out) / np.sqrt(variance_out)
         offline: Array = deviations.sum(axis=1) / np.sqrt(target.shape[1])
         return offline
-    mean_in, variance_in = _fit(shadows, inside, "in", shared=shared)
-    ratios = np.log(variance_out / variance_in) + (target - mean_out) ** 2 / variance_out
-    ratios = 0.5 * (ratios - (target - mean_in) ** 2 / variance_in)
-    online: Array = ratios.sum(axis=1)
+    fits = _fit(shadows, inside, "in", shared=shared), (mean_out, variance_out)
+    online: Array = _log_ratios(target, *fits).sum(axis=1)
     return online
+
+
+def _log_ratios(scores: Array, inside: tuple[Array, Array], outside: tuple[Array, Array]) -> Array:
+    """Return ln N(t; μ_in, σ²_in) − ln N(t; μ_out, σ²_out) of every score, from (μ, σ²) of both."""
+    (mean_in, variance_in), (mean_out, variance_out) = inside, outside
+    ratios = np.log(variance_out / variance_in) + (scores - mean_out) ** 2 / variance_out
+    logs: Array = 0.5 * (ratios - (scores - mean_in) ** 2 / variance_in)
+    return logs
 
 
 def _checked(
@@ -188,8 +194,12 @@ def shadow_attack(
     prior = float(max(members[:count].mean(), 1.0 - members[:count].mean()))
     units = _in_units(seen, count)
     scores = units @ _directions(units[:count], members[:count])
-    shadow_scores, targets = scores[:count], scores[count:]
-    ratios = np.stack([lira(target, shadow_scores, members[:count]) for target in targets])
+    # a ratio of densities has no units: none above one, so that no square overflows
+    scores /= np.abs(scores).max() or 1.0
+    learnt, saw = scores[:count, :, None], members[:count]
+    # of the releases learnt from, once for all that are attacked
+    inner, outer = _fit(learnt, saw, "in", shared=False), _fit(learnt, ~saw, "out", shared=False)
+    ratios = _log_ratios(scores[count:, :, None], inner, outer)[:, :, 0]
     right = (ratios > 0.0) == members[count:]
     return best_attack({NAME: right}, prior, level)
 
