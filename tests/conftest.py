@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import math
 import os
 import secrets
 from collections.abc import Iterator
@@ -42,6 +44,19 @@ def postgres() -> Iterator[str]:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Take ``--thorough``: the long oracles, and nothing else."""
     parser.addoption("--thorough", action="store_true", help="run the long oracles alone")
+
+
+def pytest_configure() -> None:
+    """Start no processes for what takes long here: the tests keep every core busy as it is."""
+    from tacit.compute import mapping
+
+    mapping.WORTH_STARTING_WORKERS_SECONDS = math.inf
+
+
+def pytest_collection_finish() -> None:
+    """Let no collection of garbage go through what stays: the modules and the tests."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

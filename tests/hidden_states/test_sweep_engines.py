@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.util
 
+import cloudpickle
 import numpy as np
 import pytest
 
@@ -51,6 +52,25 @@ def bits(points):
     return [dataclasses.replace(point, seconds=0.0) for point in points]
 
 
+def test_what_another_process_is_sent_measures_the_same_bits(asked, alone, monkeypatch, tmp_path):
+    sent = []
+
+    def everything_sent(task, inputs, engine, workers):
+        sent.append(len(inputs))
+        task, batch = cloudpickle.loads(cloudpickle.dumps((task, inputs)))
+        yield cloudpickle.loads(cloudpickle.dumps(task(batch)))
+
+    monkeypatch.setattr(mapping, "_batched_results", everything_sent)
+    path = tmp_path / "points.jsonl"
+    shared = sweep(**asked, run=SweepRun(workers=2, out=path))
+    assert 0 < sent[0] < len(alone)
+    assert bits(shared) == bits(alone)
+    # what stands there is not measured again, here or elsewhere
+    assert sweep(**asked, run=SweepRun(workers=2, out=path)) == shared
+    assert sent[1:] == [0]
+
+
+@pytest.mark.thorough
 def test_two_processes_have_the_bits_of_one(asked, alone, monkeypatch, tmp_path):
     here = []
     plain = Bench.measure
