@@ -171,7 +171,7 @@ def test_a_dry_run_and_a_refusal_are_the_same(interference, given):
 PAGES = {
     "audit model": ["--bank", "20", "--measured", "5", "--kl-budgets", "1", "--codewords", "4",
                     "--max-attack", "1", "--min-agreement", "0"],
-    "attack invert": ["--measured", "20", "--steps", "5", "--calibration", "60"],
+    "attack invert": ["--measured", "20", "--steps", "2", "--calibration", "60"],
 }  # fmt: skip
 
 

@@ -17,10 +17,10 @@ from tests.cli_runner import Tacit, refused
 from tests.ledger.guarantees import gdp, nats, pair
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two secrets, three budgets, five releases, one of them cancelled: 15 records."""
-    location = tmp_path / "ledger.db"
+    location = tmp_path_factory.mktemp("whole") / "ledger.db"
     ledger = Ledger(location)
     ledger.set_budget("s", mi_budget=10.0)
     for amount in (1.0, 2.0, 0.5):
@@ -31,6 +31,15 @@ def path(tmp_path: Path) -> Path:
     ledger.reserve("s", nats(4.0), "not drawn").cancel()
     ledger.set_budget("t", epsilon=3.0, delta=1e-6, mu=1.0)
     ledger.reserve("t", gdp(0.25), "left open")
+    return location
+
+
+@pytest.fixture
+def path(whole: Path, tmp_path: Path) -> Path:
+    """A copy of its own for every test."""
+    location = tmp_path / "ledger.db"
+    with closing(sqlite3.connect(whole)) as held, closing(sqlite3.connect(location)) as copied:
+        held.backup(copied)
     return location
 
 

@@ -11,7 +11,8 @@ import os, sys, warnings
 import numpy as np
 from tacit import Effort, Rows
 from tacit.statistics.tables import csv_text
-from tacit.statistics import prepare
+from tacit.statistics import prepare, read_table
+from tacit.statistics.rows import workflow
 warnings.simplefilter("ignore")
 folder, count = sys.argv[1], int(sys.argv[2])
 rng = np.random.default_rng(0)
@@ -27,7 +28,7 @@ for turn in range(count):
     if child == 0:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         try:
-            prepare("mean", path, Rows(success=0.6), Effort(trials=0))
+            prepare("mean", read_table(path), Rows(success=0.6), Effort(trials=0))
         except ValueError:
             sys.exit(0)
         os._exit(3)
