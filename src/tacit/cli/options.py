@@ -287,7 +287,12 @@ class _Valued(_Taker):
             said.setdefault(told(kind)[name], []).append("" if self.chosen is None else kind.word)
         if len(said) == 1 and len(owners) == len(self.kinds):
             return next(iter(said))
-        return " ".join(f"{' and '.join(words)}: {text}" for text, words in said.items())
+        # rows and table; rows, table and draw
+        named = {
+            text: " and ".join([", ".join(words[:-1]), words[-1]][len(words) < 2 :])
+            for text, words in said.items()
+        }
+        return " ".join(f"{words}: {text}" for text, words in named.items())
 
     @property
     def panel(self) -> str | None:
