@@ -6,6 +6,8 @@ import re
 from html.parser import HTMLParser
 from itertools import pairwise
 
+from tacit.pages.terms import TERMS
+
 VOID = {"meta", "link", "input", "br", "hr", "img", "col", "source", "wbr"}
 LABELLED = ("aria-labelledby", "aria-describedby", "for")
 # Contrast that WCAG 2.1 asks of text, and of parts of a figure.
@@ -86,6 +88,13 @@ def faults(html: str) -> list[str]:
         if scrolls and not (held.get("tabindex") == "0" and held.get("aria-label")):
             told.append(f"{tag}.{held['class']} is not reached by the keyboard")
     return told
+
+
+def unbracketed(page: str) -> str:
+    """Return a page without the field's words that stand in brackets after ours."""
+    for _, _, word in TERMS:
+        page = page.replace(f" ({word})", "")
+    return page
 
 
 def contrasts(css: str) -> dict[tuple[str, str], float]:

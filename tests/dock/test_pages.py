@@ -8,11 +8,13 @@ import pytest
 
 from tacit_dock import AdmissionPolicy, DockSettings
 from tacit_dock.examples import Example, keep_example
+from tacit_dock.pages.reading import SHOWN
 from tacit_dock.pages.rendering import markdown
 from tacit_dock.promised import claim
 from tests.accessible import faults
 from tests.dock.learnwares import SPACE, card, dock, files, specification
 
+LARGEST = 300_000
 HTML = {"Accept": "text/html"}
 HOSTILE = b"""---
 title: '"><script>alert(1)</script>'
@@ -80,6 +82,20 @@ def test_every_page_is_read_aloud_and_walked_by_the_keyboard(dock):
     for path in ("/", "/search", "/submit", f"/learnwares/{one}", f"/learnwares/{one}/withdraw"):
         assert faults(text_of(dock, path)) == [], path
     assert faults(text_of(dock, "/nowhere", 404)) == []
+
+
+def test_pages_are_light_whatever_cards_hold(dock):
+    tags = ", ".join(f"{tag:02}{98 * 'é'}" for tag in range(64))
+    head = f'---\ntitle: t\nmodality: image\nmore: "{9_000 * "&"}"\ntags: [{tags}]\n---\n'
+    listed = []
+    for seed, part in enumerate((b"[a](b)", b"&")):
+        one = submitted(dock, seed, card=head.encode() + part * (35_000 // len(part)))
+        assert 100_000 < len(text_of(dock, f"/learnwares/{one}").encode()) <= LARGEST
+        listed.append(len(text_of(dock, "/").encode()))
+    # the first has the filters, and every further one its entry
+    assert listed[0] + (SHOWN - 1) * (listed[1] - listed[0]) <= LARGEST
+    for path in ("/search", "/submit"):
+        assert len(text_of(dock, path).encode()) <= LARGEST
 
 
 def test_browsing_and_filters(dock):

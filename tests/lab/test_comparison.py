@@ -83,6 +83,7 @@ def test_the_headline_takes_what_hides_most_where_that_costs_little():
     for comparison, held in ((close, found), (far, others)):
         least, table = min(one.total for one in held.values()), held["table"].total
         said = headline(comparison)
+        assert len(said.partition(". ")[0].split()) <= 15
         assert len(said.split()) <= 25
         # the number that is said is that of the promise to take, rounded up
         taken = float(said.partition(":")[0])

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from markupsafe import Markup
 
 from tacit.guarantees import (
     ApproximateDP,
@@ -25,13 +26,18 @@ from tacit.guarantees.adjacency import Adjacency
 from tacit.guarantees.one_line import MOST_WORDS, one_line
 from tacit.measured import Interval
 from tacit.pages.answers import found_out, record_words
+from tacit.pages.parts import table
+from tacit.pages.strength import strength_rows
+from tacit.pages.terms import TERMS, bracketed
 from tacit.pages.words import plus_minus, verdict
 from tacit.releases import Attack, Release, load
 from tacit.report import render_certificate, render_report, write_certificate
+from tests.accessible import unbracketed
 from tests.cli_runner import Tacit
 from tests.releases.files import MAKERS, real
 
 CERTAIN: dict[str, Any] = {"evidence": "theorem", "assumptions": (), "source": "a paper"}
+ROOT = Path(__file__).resolve().parents[2]
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 
 
@@ -190,6 +196,45 @@ def test_a_record_is_named_and_its_person_is_answered_in_two_sentences(name: str
         more = float(re.findall(r"at most ([0-9.]+) percentage points", answer)[0])
         # to be checked by hand from what is printed
         assert more >= percents[0] - percents[1] - 1e-9
+
+
+def test_the_glossary_has_every_word_that_pages_put_in_brackets() -> None:
+    glossary = (ROOT / "docs" / "explanation" / "glossary.md").read_text("utf-8")
+    head = glossary.partition("## ")[0]
+    for ours, _, word in TERMS:
+        row = next(line for line in head.splitlines() if line.startswith(f"| {ours}"))
+        assert word.removeprefix("the ") in row
+        page = bracketed(f"<p>{EXAMPLES[ours]}, {EXAMPLES[ours]}</p><pre>{EXAMPLES[ours]}</pre>")
+        # the first in the text, once
+        assert page.count(f"({word})") == 1
+    assert unbracketed(bracketed(html := render_report(told("people")))) == unbracketed(html)
+
+
+EXAMPLES = {
+    "pool": "a row of the pool",
+    "law": "the law of the noise",
+    "bank": "one of the bank",
+    "factor": "The factor holds",
+    "drawn": "rows were drawn",
+    "record": "One record is a row",
+    "neighbours": "two neighbouring inputs",
+    "guessing blind": "Guessing blind: 50%",
+    "coins": "but the coins of the release",
+}
+
+
+def test_a_column_of_words_starts_at_the_left_and_one_of_numbers_ends_at_the_right() -> None:
+    found = table("t", ("a", "b", "c"), [("x", "yes", "1.0"), ("y", Markup("<b>no</b>"), "−2")])
+    assert found.count('class="text"') == 4
+    assert '<td data-label="c">−2</td>' in found
+
+
+def test_every_guarantee_has_a_row_of_its_strength() -> None:
+    for name in MAKERS:
+        release = told(name)
+        assert len(strength_rows(release)) >= len(release.guarantees)
+        rows = [what for what, _ in strength_rows(release)]
+        assert len(set(rows)) == len(rows)
 
 
 def test_what_holds_of_one_guarantee_alone_is_answered() -> None:

@@ -37,7 +37,7 @@ from tacit.runs.folder import STATE, RunFolder
 from tacit.runs.loop import STATE_FIELDS, Loop
 from tacit.runs.run import Run
 from tacit.training.charges import DIGESTS, Purse, ReservedEntry
-from tacit.training.contribution import mean_of
+from tacit.training.contribution import mean_of, share_of
 
 # Between two stored states, in seconds of training: a step may take that long.
 SECONDS_BETWEEN_STATES = 5.0
@@ -78,7 +78,7 @@ class Quality:
         loss = _mean(self.losses)
         uses = [Use(name="held-out loss", unit="nats", better="lower", measured=loss)]
         if self.right is not None:
-            right = _mean(self.right)
+            right = share_of(int(self.right.sum()), len(self.right))
             uses.append(Use(name="accuracy", unit="share", better="higher", measured=right))
         return tuple(uses)
 

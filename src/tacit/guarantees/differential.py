@@ -397,7 +397,7 @@ class Indistinguishability(Guarantee):
             else "its reference"
         )
         return (
-            f"The release is within a {_divergence_name(self.divergence)} of {number_up(loosest)} "
+            f"The release is within a {divergence_name(self.divergence)} of {number_up(loosest)} "
             f"of what {many} would have given with the same noise (loosest: {reference})"
         )
 
@@ -410,7 +410,8 @@ def _bounds(name: str, value: Any) -> tuple[float, ...]:
     )
 
 
-def _divergence_name(kind: NamedKind) -> str:
+def divergence_name(kind: NamedKind) -> str:
+    """Return a divergence in words, with its parameter."""
     if isinstance(kind, str):
         return DIVERGENCE_NAMES[kind]
     # a kind with a parameter says it

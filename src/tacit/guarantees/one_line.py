@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from tacit.guarantees.adjacency import WORDS, Adjacency
 from tacit.guarantees.base import Guarantee
 from tacit.guarantees.differential import (
-    DIVERGENCE_NAMES,
     ApproximateDP,
     GaussianDP,
     Indistinguishability,
     RenyiDP,
+    divergence_name,
 )
 from tacit.guarantees.information import InformationBound, ResidualPrivacy, SuccessBound
 from tacit.guarantees.leakage import MaximalLeakage, factor_words
@@ -143,8 +143,7 @@ def _hidden(adjacency: str) -> str:
 
 
 def _apart(guarantee: Indistinguishability) -> OneLine:
-    kind, count = guarantee.divergence, len(guarantee.references)
-    name = DIVERGENCE_NAMES[kind] if isinstance(kind, str) else f"{kind[0]} {kind[1]:g} divergence"
+    count, name = len(guarantee.references), divergence_name(guarantee.divergence)
     beside = "its reference" if count == 1 else f"any of {count} references"
     largest = number_up(max(guarantee.bounds))
     return _fitting(largest, f"the largest {name} from {beside}", "the largest divergence")

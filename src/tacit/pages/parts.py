@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 Text = str | Markup
+# Of a cell in a column of words.
+WORDS = Markup(' class="text"')
 
 
 @dataclass(frozen=True)
@@ -86,18 +88,25 @@ def table(
         head: headings of the columns; none for a table of two columns that needs none.
         rows: cells, the first of each row its heading.
         kind: its class: ``"numbers"`` folds into blocks on a narrow screen.
+
+    A column of words starts at the left, one of numbers ends at the right.
     """
-    top = Markup("")
+    top, wordy = Markup(""), [_words([row[place] for row in rows]) for place in range(len(head))]
     if head:
-        cells = Markup("").join(Markup('<th scope="col">{}</th>').format(one) for one in head)
+        cells = Markup("").join(
+            Markup('<th scope="col"{}>{}</th>').format(WORDS if in_words else "", one)
+            for one, in_words in zip(head, wordy, strict=True)
+        )
         top = Markup("<thead><tr>{}</tr></thead>").format(cells)
-    labels = [*head[1:], *[""] * (max(map(len, rows), default=0))]
+    width = max(map(len, rows), default=0)
+    labels = [*head[1:], *[""] * width]
+    marks = [WORDS if in_words else Markup("") for in_words in [*wordy[1:], *[False] * width]]
     body = Markup("").join(
         Markup('<tr><th scope="row">{}</th>{}</tr>').format(
             row[0],
             Markup("").join(
-                Markup('<td data-label="{}">{}</td>').format(label, cell)
-                for label, cell in zip(labels, row[1:], strict=False)
+                Markup('<td{} data-label="{}">{}</td>').format(mark, label, cell)
+                for mark, label, cell in zip(marks, labels, row[1:], strict=False)
             ),
         )
         for row in rows
@@ -106,6 +115,12 @@ def table(
         '<div class="scroll" tabindex="0" role="region" aria-label="table: {}">'
         '<table class="{}">{}<tbody>{}</tbody></table></div>'
     ).format(name, kind, top, body)
+
+
+def _words(cells: Sequence[Text]) -> bool:
+    """Whether a column is of words: every cell starts with a letter, or holds nothing."""
+    starts = [Markup(cell).striptags()[:1] for cell in cells]
+    return any(starts) and all(not one or one.isalpha() for one in starts)
 
 
 def folded(summary: str, body: Markup) -> Markup:

@@ -8,6 +8,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
+from tacit.pages.terms import bracketed
+
 
 def rendered(package: str, name: str, **content: Any) -> str:
     """Return a page, filled in.
@@ -23,7 +25,7 @@ def rendered(package: str, name: str, **content: Any) -> str:
     environment.filters["breakable"] = breakable
     text = (resources.files(package) / f"{name}.html.j2").read_text("utf-8")
     style = (resources.files("tacit.pages") / "page.css").read_text("utf-8")
-    return environment.from_string(text).render(style=Markup(style), **content)
+    return bracketed(environment.from_string(text).render(style=Markup(style), **content))
 
 
 def breakable(name: str) -> Markup:

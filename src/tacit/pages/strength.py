@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
+from markupsafe import Markup
+
 from tacit.guarantees import (
     ApproximateDP,
     GaussianDP,
     InformationBound,
     MaximalLeakage,
+    RenyiDP,
     SuccessBound,
 )
 from tacit.guarantees.leakage import factor_words
+from tacit.guarantees.one_line import TOLD_DELTA, one_line
 from tacit.pages.numbers import epsilon_at
+from tacit.pages.parts import table
 from tacit.releases import Release
 from tacit.text import number_up, share_nearest, share_up
 
 NOT_HIDDEN = "not hidden"
-DELTAS = ((1e-3, "10⁻³"), (1e-6, "10⁻⁶"), (1e-9, "10⁻⁹"))
+# Of a Rényi curve the δ of its title is told among them.
+TOLD = (1e-3, TOLD_DELTA, 1e-6, 1e-9)
+DELTAS = (1e-3, 1e-6, 1e-9)
 
 
 def strength_rows(release: Release[Any]) -> list[tuple[str, str]]:
@@ -32,11 +39,12 @@ def strength_rows(release: Release[Any]) -> list[tuple[str, str]]:
         if isinstance(held, GaussianDP):
             rows.append((f"Gaussian differential privacy ({held.adjacency})",
                          f"μ = {number_up(held.mu)}"))  # fmt: skip
-            rows += [
-                (f"differential privacy that follows at δ = {label}",
-                 f"ε = {number_up(epsilon_at(held, delta))}")
-                for delta, label in DELTAS
-            ]  # fmt: skip
+            rows += [_follows(delta, epsilon_at(held, delta)) for delta in DELTAS]
+        elif isinstance(held, RenyiDP):
+            least = min(zip(held.epsilons, held.orders, strict=True))
+            rows.append((f"Rényi differential privacy ({held.adjacency}), of order "
+                         f"{least[1]:g}", f"{number_up(least[0])} nats"))  # fmt: skip
+            rows += [_follows(delta, held.approximate(delta).epsilon) for delta in TOLD]
         elif isinstance(held, ApproximateDP):
             rows.append((f"differential privacy ({held.adjacency}) at δ = {number_up(held.delta)}",
                          f"ε = {number_up(held.epsilon)}"))  # fmt: skip
@@ -44,11 +52,28 @@ def strength_rows(release: Release[Any]) -> list[tuple[str, str]]:
             rows.append((f"information about {held.secret}",
                          f"at most {number_up(held.nats)} nats"))  # fmt: skip
         elif isinstance(held, MaximalLeakage):
-            rows.append(("factor on any attacker's chance, for every prior",
+            rows.append((f"factor on anyone's chance of guessing anything about {held.secret}",
                          f"at most {factor_words(held)}"))  # fmt: skip
+        elif not isinstance(held, SuccessBound):
+            line = one_line(held)
+            rows.append((line.words, f"at most {line.number}"))
     levels = {held.confidence for held in release.guarantees if held.confidence is not None}
     rows += [("holds with probability", f"{level:g}") for level in sorted(levels)]
     return rows
+
+
+def strength_table(release: Release[Any]) -> Markup:
+    """Return them as a table; nothing where there are none."""
+    rows = strength_rows(release)
+    return table("strength of the promise", (), rows, "strength") if rows else Markup("")
+
+
+def _follows(delta: float, epsilon: float) -> tuple[str, str]:
+    """Return the row of an (ε, δ) that another promise implies."""
+    return (
+        f"differential privacy that follows at δ = {number_up(delta)}",
+        f"ε = {number_up(epsilon)}",
+    )
 
 
 def assumed(release: Release[Any]) -> list[str]:
@@ -59,4 +84,7 @@ def assumed(release: Release[Any]) -> list[str]:
 def not_hidden(release: Release[Any]) -> list[str]:
     """Return what the promise does not hide."""
     found = [text for text in release.all_assumptions if NOT_HIDDEN in text]
-    return [text.removeprefix(f"{NOT_HIDDEN}: ") for text in found]
+    return [
+        text.removeprefix(f"{NOT_HIDDEN}: ").removesuffix(f" is {NOT_HIDDEN}").removesuffix(",")
+        for text in found
+    ]

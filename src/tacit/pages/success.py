@@ -12,6 +12,7 @@ from tacit.guarantees.one_line import question
 from tacit.measured import Interval
 from tacit.pages import drawing as draw
 from tacit.pages.drawing import WIDE, Scale
+from tacit.pages.words import plus_minus
 from tacit.text import percent, share_nearest, share_up
 
 # Pixels that a character of a label takes at most, on average.
@@ -42,7 +43,7 @@ def success_figure(plot: SuccessPlot, *, width: int) -> Markup:
     narrow = width < WIDE
     promise = "void: would be at most" if plot.void else "guaranteed: at most"
     left = 12 if narrow else 196
-    top, step = 58, 56 if narrow else 44
+    top, step = 58, 66 if narrow else 44
     bottom = top + max(step * len(plot.rows), 30)
     scale = Scale(*_range(plot), left, width - 16)
     blind, limit = scale(plot.prior), scale(plot.bound)
@@ -51,19 +52,19 @@ def success_figure(plot: SuccessPlot, *, width: int) -> Markup:
         draw.line("axis", left, bottom, width - 16, bottom),
         *_percent_ticks(scale, bottom, 4 if narrow else 6),
         draw.line("blind", blind, top - 8, blind, bottom),
-        _label(f"guessing blind {share_nearest(plot.prior)}", blind, 42, "quiet", width, left),
         draw.line("bound", limit, top - 32, limit, bottom),
         _label(f"{promise} {share_up(plot.bound)}", limit, 18, "bound-text", width, left),
+        _label(
+            f"guessing blind {share_nearest(plot.prior)}", blind, 42, "quiet", width, left, limit
+        ),
     ]
     for index, (name, measured) in enumerate(plot.rows):
-        y = top + step * index + (34 if narrow else 20)
+        y = top + step * index + (46 if narrow else 20)
         parts += _measurement(scale, y, measured.value, (measured.low, measured.high))
-        spread = (
-            f"{percent(measured.value)} [{percent(measured.low)[:-1]}, "
-            f"{percent(measured.high)[:-1]}]"
-        )
+        spread = plus_minus(measured)
         if narrow:
-            parts.append(draw.text(f"{name}: {spread}", left, y - 14, "measured-text"))
+            parts.append(draw.text(name, left, y - 28, "measured-text"))
+            parts.append(draw.text(spread, left, y - 12, "quiet"))
         else:
             parts.append(draw.text(name, left - 16, y - 3, "measured-text", "end"))
             parts.append(draw.text(spread, left - 16, y + 13, "quiet", "end"))
@@ -111,8 +112,12 @@ def _measurement(
     ]
 
 
-def _label(text: str, x: float, y: float, kind: str, width: int, left: float) -> Markup:
-    room_right = width - 16 - x > CHARACTER * len(text)
+def _label(
+    text: str, x: float, y: float, kind: str, width: int, left: float, line: float | None = None
+) -> Markup:
+    """Return a label beside x, on a side with room and without the line at ``line``."""
+    room_right = min(width - 16, math.inf if line is None or line < x else line) - x
+    room_right = room_right > CHARACTER * len(text)
     room_left = x - 4 > CHARACTER * len(text)
     if not room_right and not room_left:
         return draw.text(text, width - 16, y, kind, "end")

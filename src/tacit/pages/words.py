@@ -174,11 +174,15 @@ def use_words(release: Release[Any], name: str) -> str:
     """Return one measurement of use with its interval and unit."""
     use = next(use for use in release.use if use.name == name)
     ends = (use.measured.value, use.measured.low, use.measured.high)
+    told = use.measured.confidence
+    level = ""
+    if told is not None and told != INTERVAL_CONFIDENCE:
+        level = f" at {share_down(told)}"
     if use.unit == "share":
         value, low, high = (percent(end) for end in ends)
-        return f"{value} [{low[:-1]}, {high[:-1]}]"
+        return f"{value} [{low[:-1]}, {high[:-1]}]{level}"
     value, low, high = (significant(end) for end in ends)
-    return f"{value} [{low}, {high}] {use.unit}"
+    return f"{value} [{low}, {high}] {use.unit}{level}"
 
 
 def information_words(release: Release[Any]) -> str | None:

@@ -8,10 +8,10 @@ from typing import Any
 
 from tacit import __version__
 from tacit._ground.files import check_writable, write_text_atomic
-from tacit.pages import embedded_json, rendered, table, verdict
+from tacit.pages import embedded_json, rendered, verdict
 from tacit.pages.answers import found_out, published_beside, record_words
 from tacit.pages.numbers import numbers_table
-from tacit.pages.strength import assumed, not_hidden, strength_rows
+from tacit.pages.strength import assumed, not_hidden, strength_table
 from tacit.releases.loading import read_checked
 from tacit.releases.verification import verify
 
@@ -58,7 +58,7 @@ def render_certificate(release: Any) -> str:
         version=__version__,
         numbers=None if public.numbers is None else numbers_table(public.numbers, SHOWN_ROWS),
         sampled=public.numbers is not None and public.numbers.sampling is not None,
-        strength=table("strength of the promise", (), strength_rows(public), "strength"),
+        strength=strength_table(public),
         assumed=assumed(public),
         not_hidden=not_hidden(public),
         unchecked=read.unchecked,

@@ -231,7 +231,7 @@ def left_words(left: Budget) -> str:
 def spending_words(spent: Spending) -> str:
     """Return the totals in one line."""
     if spent.void:
-        return f"everything: {spent.void} reproducible release(s) recorded"
+        return f"everything: {_count(spent.void, 'reproducible release')} recorded"
     parts = [f"{shown(spent.nats)} nats"] if spent.nats or not spent.releases else []
     if spent.leakage:
         parts.append(f"{shown(spent.leakage)} nats of maximal leakage")
@@ -241,11 +241,11 @@ def spending_words(spent: Spending) -> str:
     curves = [adjacency for adjacency in spent.renyi if adjacency not in spent.gaussian]
     parts += [f"a Rényi curve ({adjacency})" for adjacency in curves]
     if spent.unadded:
-        parts.append(f"{spent.unadded} release(s) whose guarantees do not add up")
+        parts.append(f"{_count(spent.unadded, 'release')} whose guarantees do not add up")
     if spent.failure:
         parts.append(f"guarantees that fail with probability at most {spent.failure:.3g}")
     # a release of 0 nats is all that leaves no part
-    return "; ".join(parts or ["0 nats"]) + f" in {spent.releases} release(s)"
+    return "; ".join(parts or ["0 nats"]) + f" in {_count(spent.releases, 'release')}"
 
 
 def harmless_cell(text: str) -> str:

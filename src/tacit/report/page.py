@@ -25,14 +25,14 @@ from tacit.pages import (
 )
 from tacit.pages.answers import record_words
 from tacit.pages.numbers import numbers_table
-from tacit.pages.strength import assumed, not_hidden, strength_rows
-from tacit.pages.words import attack_words, use_words
+from tacit.pages.strength import assumed, not_hidden, strength_table
+from tacit.pages.words import attack_words, plus_minus, use_words
 from tacit.releases import Provenance, Release
 from tacit.releases.kinds import kind_named
 from tacit.releases.loading import read_checked
-from tacit.text import percent, share_nearest, share_up
+from tacit.text import share_nearest, share_up
 
-SHOWN_ROWS = 30
+SHOWN_ROWS = 16
 # A page that the JSON of its release would make larger leaves it out: it stays light on a phone.
 LARGEST_PAGE = 300_000
 
@@ -50,6 +50,7 @@ def render_report(release: Any) -> str:
     found = read.release
     listed = found.numbers
     own = sections_of(found)
+    attacks = None if own.instead else _attacks(found)
     made = found.provenance or Provenance(command="in Python", created=found.created)
     write = partial(
         rendered,
@@ -65,12 +66,14 @@ def render_report(release: Any) -> str:
         if own.instead or found.numbers is None
         else numbers_table(found.numbers, SHOWN_ROWS),
         sampled=listed is not None and listed.sampling is not None,
-        attacks=None if own.instead else _attacks(found),
+        attacks=attacks,
+        half_widths=attacks is not None and "±" in attacks,
         use=None if own.instead else _use(found),
-        strength=table("strength of the promise", (), strength_rows(found), "strength"),
+        strength=strength_table(found),
         assumed=assumed(found),
         not_hidden=not_hidden(found),
         unchecked=read.unchecked,
+        said=_said(found),
     )
     whole = write(json=embedded_json(found.to_dict()))
     return whole if len(whole.encode()) <= LARGEST_PAGE else write(json=None)
@@ -112,8 +115,7 @@ def _attacks(release: Release[Any]) -> Markup | None:
     for attack in release.attacks:
         words = attack_words(release, attack)
         if attack.worst is not None:
-            low, high = percent(attack.worst.low), percent(attack.worst.high)
-            words += f"; worst record {percent(attack.worst.value)} [{low[:-1]}, {high}]"
+            words += f"; worst record {plus_minus(attack.worst)}"
         prior = "" if attack.prior is None else share_nearest(attack.prior)
         cells = [attack.name, attack.task, words, *([prior] if blind else [])]
         rows.append([*cells, f"{attack.trials:,}"])
@@ -125,6 +127,18 @@ def _use(release: Release[Any]) -> Markup | None:
         return None
     rows = [(use.name, use_words(release, use.name), use.better) for use in release.use]
     return table("use", ("measured", "value and interval", "better when"), rows)
+
+
+def _said(release: Release[Any]) -> list[tuple[list[str], str]]:
+    """Return the sentences of all guarantees, with the evidence of each once for all it is of."""
+    found: list[tuple[list[str], str]] = []
+    for held in release.guarantees:
+        level = "" if held.confidence is None else f", with probability {held.confidence:g}"
+        evidence = f"Evidence: {held.evidence}{level}. Source: {held.source}."
+        if not found or found[-1][1] != evidence:
+            found.append(([], evidence))
+        found[-1][0].append(held.describe())
+    return found
 
 
 def _figures(release: Release[Any]) -> list[dict[str, Any]]:

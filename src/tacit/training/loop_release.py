@@ -116,4 +116,5 @@ LOOPS = Kind(
     details=PrivateTraining,
     recompute=recompute,
     proof="tacit.training.loop_proof:proof",
+    record="one example that the loader draws: a person with several is as many records",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import resources
 from typing import Annotated, Any
 
@@ -24,6 +25,8 @@ router = APIRouter(include_in_schema=False)
 
 FILES = str(resources.files("tacit_dock.pages") / "static")
 SHOWN, FOUND = 24, 10
+# Letters of a card's head that its page shows; the record as JSON has all.
+LONGEST_HEAD = 10_000
 
 
 @router.get("/")
@@ -94,8 +97,18 @@ def show(request: Request, identifier: str, reader: Reader) -> Response:
         held=held,
         gone=gone,
         address=str(request.base_url).rstrip("/"),
-        head={k: v for k, v in held.head.items() if k not in ("title", "modality", "tags")},
+        head=_shown(held.head),
     )
+
+
+def _shown(head: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a card's head has beside what the page tells already, as far as it is light."""
+    found, letters = {}, 0
+    for name, value in head.items():
+        letters += len(name) + len(str(value))
+        if name not in ("title", "modality", "tags") and letters <= LONGEST_HEAD:
+            found[name] = value
+    return found
 
 
 def _answer(

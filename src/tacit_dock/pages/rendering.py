@@ -15,6 +15,9 @@ from markupsafe import Markup
 from tacit import __version__
 from tacit_dock.promised import claim, law, rounded_up, title
 
+# Bytes of a card as HTML, and letters of one that would be more: no page is above 300 kB.
+HEAVIEST, LONGEST = 180_000, 30_000
+
 
 def page(name: str, status: int = 200, **content: Any) -> HTMLResponse:
     """Return a page.
@@ -32,13 +35,18 @@ def page(name: str, status: int = 200, **content: Any) -> HTMLResponse:
 def markdown(text: str) -> Markup:
     """Return the HTML of a card: HTML in it is text, pictures are links, headings stand below ours.
 
-    Of a hostile card that takes a second, so the last ones are kept.
+    Of a hostile card that takes a second, so the last ones are kept. What would make a page heavy
+    is shown as text, cut short; the record as JSON has all of it.
 
     Example:
         >>> markdown("<b>no</b> *yes*")
         Markup('<p>&lt;b&gt;no&lt;/b&gt; <em>yes</em></p>\\n')
     """
-    return Markup(_parser().render(text))
+    found = _parser().render(text)
+    if len(found.encode()) <= HEAVIEST:
+        return Markup(found)
+    told = Markup("<p>The first {:,} characters; the record as JSON has all.</p><pre>{}</pre>")
+    return told.format(LONGEST, text[:LONGEST])
 
 
 def reason(sentence: str) -> str:

@@ -24,12 +24,15 @@ def render_comparison(found: Comparison, provenance: Provenance) -> str:
         found: what ``tacit_lab.comparison.compare`` returned.
         provenance: how it was made.
     """
+    # the number first, what to do about it below
+    title, _, advice = headline(found).partition(". ")
     content = {**found.to_dict(), "provenance": codec.write(Provenance, provenance)}
     return rendered(
         "tacit_lab.comparison",
         "page",
         found=found,
-        headline=headline(found),
+        title=f"{title}.",
+        advice=advice,
         errors=errors_beside(found),
         bound=share_up(found.success),
         wide=comparison_figure(found, width=WIDE),

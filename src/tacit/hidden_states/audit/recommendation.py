@@ -71,10 +71,12 @@ def recommend(points: Iterable[Point], wish: Wish | None = None) -> Recommendati
 
 
 def _why(chosen: Point, kept: list[Point], controls: list[Point], compared: int) -> tuple[str, ...]:
-    reasons = [
-        f"{len(kept)} of the releases measured keep every limit asked for with their intervals at "
-        "the bad end."
-    ]
+    which = (
+        "One of the releases measured keeps"
+        if len(kept) == 1
+        else (f"{len(kept)} of the releases measured keep")
+    )
+    reasons = [f"{which} every limit asked for, also at the bad end of what was measured."]
     if chosen.bound is not None:
         proof = mechanism_of(chosen).proof
         reasons.append(

@@ -14,7 +14,7 @@ from tacit.pages import drawing as draw
 from tacit.releases.release import Release
 from tacit.statistics import page
 from tacit.statistics.draws.release import DrawDetails
-from tacit.text import percent, share_nearest, share_up, significant, significant_up
+from tacit.text import number_up, percent, share_nearest, share_up
 
 # Directions that a figure shows; up to so many each is a point with a rim.
 MOST_POINTS, FEW_POINTS = 90, 40
@@ -55,8 +55,8 @@ def _where_noise_goes(release: Release[DrawDetails]) -> Section:
     else:
         words = (
             f"No noise is added. Over the {candidates} the outputs have an entropy of at most "
-            f"{significant_up(release.information or 0.0)} nats, and nobody learns more than that "
-            f"from seeing one: it is within the budget of {significant(details.budget)} nats."
+            f"{number_up(release.information or 0.0)} nats, and nobody learns more than that "
+            f"from seeing one: it is within the budget of {number_up(details.budget)} nats."
         )
     return Section(title, paragraph(words))
 
@@ -66,7 +66,7 @@ def _how_it_follows(release: Release[DrawDetails]) -> Section:
     details, design = release.details, release.details.design
     assert design is not None
     told = next(held for held in release.guarantees if isinstance(held, InformationBound))
-    bound, nats = release.membership, significant_up(told.nats)
+    bound, nats = release.membership, number_up(told.nats)
     noise = Markup(" + <var>B</var>,&ensp; <var>B</var> ~ N(0, Σ)") if design.rank else ""
     secret = Markup(
         "<var>Y</var> = <var>f</var>(<var>X</var>){},&ensp; <var>X</var> uniform on {} subsets of "
@@ -99,11 +99,11 @@ def _how_it_follows(release: Release[DrawDetails]) -> Section:
     )
     always = "always" if told.confidence is None else f"with probability {told.confidence:g}"
     rows = [
-        ("budget asked for", f"{significant(details.budget)} nats"),
+        ("budget asked for", f"{number_up(details.budget)} nats"),
         ("certified", f"{nats} nats, {always}"),
     ]
     if details.gaussian_information is not None and details.noise_saved is not None:
-        replaced = significant_up(details.gaussian_information)
+        replaced = number_up(details.gaussian_information)
         rows.append(("Gaussian bound of the same noise, replaced", f"{replaced} nats"))
         rows.append(("noise saved by replacing it", f"{percent(details.noise_saved)} of its cost"))
     body = joined(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from textwrap import shorten
 
 from markupsafe import Markup
 
@@ -20,8 +21,8 @@ MOST_DOTS = 128
 TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
 MARKS = ("hollow", "point")
 LABEL_WIDTH, LABEL_HEIGHT, MARK_WIDTH = 34.0, 10.0, 20.0
-# of a label in a narrow figure, beyond which it is cut at a comma
-MOST_LETTERS = 40
+# of a label in a narrow figure, beyond which it is cut at a comma or a word
+MOST_LETTERS = 34
 # radius around the recommended release
 RING = 10.0
 
@@ -203,6 +204,7 @@ def curve_figure(audit: Audit, shown: Iterable[tuple[str, Point]], *, width: int
         shown_label = label if width >= WIDE else label.partition(":")[0]
         if width < WIDE and len(shown_label) > MOST_LETTERS:
             shown_label = shown_label.partition(", ")[0]
+            shown_label = shorten(shown_label, MOST_LETTERS, placeholder=" …")
         parts.append(draw.text(shown_label, left + 28, y, f"{kind}-text"))
     parts.append(draw.line("axis", left, bottom, width - right, bottom))
     parts.append(draw.text("candidates the attacker chooses among", left, bottom + 40, "quiet"))
