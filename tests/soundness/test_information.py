@@ -79,7 +79,7 @@ def test_discrete_channels(seed, inputs, outputs):
 
 
 @certifies(InformationBound, SuccessBound)
-@pytest.mark.parametrize("noise_std", [0.5, 2.0, 8.0])
+@pytest.mark.parametrize("noise_std", [0.5, pytest.param(2.0, marks=pytest.mark.thorough), 8.0])
 def test_membership_in_a_noisy_sum(noise_std):
     """Each of four records is in with probability ½; the release is their sum plus noise."""
     records = np.array([1.0, 1.5, -2.0, 0.25])

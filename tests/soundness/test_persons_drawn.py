@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pytest
 
 import tacit.statistics.rows.errors
 import tacit.statistics.rows.plan
@@ -31,12 +32,13 @@ def instance(number):
 
 
 @certifies(SuccessBound, GaussianDP)
-def test_no_coin_of_persons_is_guessed_better_than_certified(monkeypatch):
-    """300 pools: what the rows of a person add together, summed row by row."""
+@pytest.mark.parametrize("pools", [80, pytest.param(300, marks=pytest.mark.thorough)])
+def test_no_coin_of_persons_is_guessed_better_than_certified(pools, monkeypatch):
+    """Pools in which the rows of a person add together, summed row by row."""
     monkeypatch.setattr(tacit.statistics.rows.plan, "COMPARED", 20)
     monkeypatch.setattr(tacit.statistics.rows.errors, "SIMULATED", 20)
     used = []
-    for number in range(300):
+    for number in range(pools):
         prepared, rows = instance(number)
         plan = prepared.plan
         added = plan.query.row_values(rows[:, :2], plan.centres)

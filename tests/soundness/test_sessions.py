@@ -17,7 +17,7 @@ from .registry import certifies
 from .swaps import pool
 
 # Three answers each; the first are run every time, all of them by `make test-thorough`.
-QUICK, SESSIONS, CHUNKS = 30, 400, 5
+QUICK, SESSIONS, CHUNKS = 12, 400, 5
 QUERIES = ("mean", "sum", "std", "histogram:x0:-1,0,1", "second-moments", "median")
 
 every_session = pytest.mark.parametrize(
