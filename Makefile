@@ -33,13 +33,17 @@ endef
 demo: $(INSTALLED)
 	@$(BIN)/python experiments/demo/run.py
 
+# Files of tests are kept in memory where 4 GB are free: a database waits for the disk at every commit.
+MEMORY := $(shell [ "$$(df -k --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 4000000 ] 2>/dev/null && echo /dev/shm)
 # One process per core, one thread each: the BLAS of several processes would spin for each other.
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(if $(TMPDIR),,$(if $(MEMORY),TMPDIR=$(MEMORY)))
+
 test: $(INSTALLED)
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal $(TEST)
+	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist worksteal $(TEST)
 
 # The long oracles, quadrature and enumeration that take seconds each, and the examples of the pages.
 test-thorough: $(INSTALLED)
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --thorough -n auto --dist worksteal $(TEST)
+	$(ONE_THREAD) $(BIN)/python -m pytest --thorough -n auto --dist worksteal $(TEST)
 
 # What needs PostgreSQL, Spark, Opacus, Dask and Ray, against servers of its own that are gone afterwards.
 test-services: $(INSTALLED_SERVICES)
