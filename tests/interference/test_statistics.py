@@ -4,6 +4,7 @@ import contextlib
 import sqlite3
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from tacit import Draw, Effort, Rows, Table, prepare
@@ -275,6 +276,28 @@ def test_a_dry_run_about_people(interference, other):
     )  # fmt: skip
     pair = interference.commands(command, {"in.csv": visits()}, {"in.csv": visits(PERSONS[other])})
     pair.assert_equal(released=False)
+    assert pair.first.code == 0, pair.first.err
+
+
+def as_parquet():
+    """Make a Parquet file of the table there is."""
+    held = pd.read_csv("in.csv")
+    for name in ("age", "income"):
+        held[name] = pd.to_numeric(held[name], errors="coerce").astype("float64")
+    held.to_parquet("in.parquet")
+
+
+@pytest.mark.parametrize("other", PERSONS)
+@tells_nothing_beside("statistic", "statistic-people")
+def test_a_file_of_persons_that_is_summed_where_it_is(interference, other):
+    command = [
+        "statistic", "in.parquet", "--query", "mean+histogram:age:0,25,50", "--columns", "age",
+        "--protect", "table", "--person", "who", "--bounds", "age=0:100", "--mu", "0.3",
+        "--clip", "2", *OUT,
+    ]  # fmt: skip
+    files = [{"in.csv": visits()}, {"in.csv": visits(PERSONS[other])}]
+    pair = interference.commands(command, *files, prepare=as_parquet)
+    pair.assert_equal(holder=PAGES, holder_terminal=True)
     assert pair.first.code == 0, pair.first.err
 
 

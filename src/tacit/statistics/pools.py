@@ -138,7 +138,7 @@ class Pool:
         """Check a pool and what a promise declares of it.
 
         Args:
-            pool: (N, p) numbers, a data frame, or a ``DataTable``.
+            pool: (N, p) numbers, a data frame, a ``DataTable``, or a pool that was checked.
             columns: as ``prepare`` takes them.
             promise: its ``bounds`` and ``levels`` are taken, where it has them.
             fewest: N at least.
@@ -148,6 +148,8 @@ class Pool:
         Raises:
             ValueError: as ``prepare``.
         """
+        if isinstance(pool, Pool):
+            return pool
         person, hidden = getattr(promise, "person", None), isinstance(promise, Table)
         sought = None
         if person is not None:

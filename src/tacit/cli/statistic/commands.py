@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,14 @@ import typer
 from tacit.cli.console import line, tell_title
 from tacit.cli.hooks import Commands
 from tacit.cli.options import Chosen, grouped
-from tacit.cli.publishing import Attacking, Destination, Source, publish, tell_table
+from tacit.cli.publishing import (
+    Attacking,
+    Destination,
+    Source,
+    content_fingerprint,
+    publish,
+    tell_table,
+)
 from tacit.cli.statistic.asking import QueryFlags, find_beside
 from tacit.cli.tables import Data, PoolFlags, split_names
 from tacit.releases.promises import Effort, Promise, Rows, Table
@@ -19,6 +27,7 @@ from tacit.statistics.promises import PROMISES, keeping_of
 if TYPE_CHECKING:
     from tacit.releases import Release
     from tacit.statistics import DataTable
+    from tacit.statistics.pools import Pool
 
 # No file that is a table is called so, nor is any command.
 UNNAMED = "/"
@@ -71,7 +80,12 @@ def statistic(
     from tacit.ledger.notions import notion_of
     from tacit.statistics.workflow import prepare_request, request_statistic
 
-    pool, promise, told = read_pool(data, asked.query, asked.target, reading, promise)
+    pool: Any = _pool_in_file(data, asked, reading, promise, drawing)
+    told = None
+    if pool is None:
+        pool, promise, told = read_pool(data, asked.query, asked.target, reading, promise)
+    source = _source_of_file(str(data), pool, drawing) if told is None else Source.of(told, data)
+    label = source.name if told is None else pool.label
     quiet = not drawing.attack or drawing.dry_run
     request = request_statistic(
         asked.query,
@@ -85,16 +99,44 @@ def statistic(
 
     def prepare() -> Any:
         prepared = prepare_request(request)
-        return replace(prepared, description=f"{prepared.description} of {pool.label}")
+        return replace(prepared, description=f"{prepared.description} of {label}")
 
     publish(
         prepare,
         drawing,
-        Source.of(told, data),
+        source,
         spends=notion_of(keeping_of(promise).counts(request)),
         tell=lambda destination, release: _tell(
             destination, release, told, _shared(promise, reading, data)
         ),
+    )
+
+
+def _pool_in_file(
+    data: str | None, asked: QueryFlags, reading: PoolFlags, promise: Promise, drawing: Attacking
+) -> Pool | None:
+    """Return a Parquet file of persons whose rows stay in it; None where they must be read."""
+    plain = replace(reading, columns=None, missing=None, show_values=False) == PoolFlags()
+    if data is None or not isinstance(promise, Table) or promise.person is None:
+        return None
+    if not plain or reading.missing not in (None, LENIENT) or asked.target is not None:
+        return None
+    from tacit.statistics.engines.files import pool_in_file
+
+    columns = None if reading.columns is None else split_names("--columns", reading.columns)
+    find_beside(asked.query)
+    return pool_in_file(data, columns, asked.query, promise, drawing.seed)
+
+
+def _source_of_file(data: str, pool: Pool, drawing: Attacking) -> Source:
+    """Return what names a file whose rows stay in it: its rows, where a ledger knows it by them."""
+    known = drawing.ledger is not None and drawing.secret is None
+    return Source(
+        path=data,
+        name=os.path.basename(data),
+        fingerprint=PoolFlags().fingerprints(data).rows if known else None,
+        file_digest=f"sha256:{content_fingerprint(data)}" if known else None,
+        columns=pool.columns,
     )
 
 
@@ -200,7 +242,7 @@ def _pair_by_column(
 
 
 def _tell(
-    destination: Destination, release: Release[Any], table: DataTable, shared: str | None
+    destination: Destination, release: Release[Any], table: DataTable | None, shared: str | None
 ) -> None:
     """Print the verdict, every number with its interval, and the rest in a line each."""
     from tacit.pages.numbers import number_lines, strength_words
@@ -219,7 +261,10 @@ def _tell(
         line(console, "note", note)
     seed = "a generator given by the caller" if release.seed is None else f"the seed {release.seed}"
     line(console, "randomness", seed if release.reproducible else "operating system entropy")
-    tell_table(console, table)
+    if table is None:
+        line(console, "engine", release.details.engine)
+    else:
+        tell_table(console, table)
     if shared is not None:
         # for the holder alone: it is the table's
         line(console, "warning", shared)

@@ -272,7 +272,7 @@ def select(
         asked=asked,
         keys=keys,
         numbers=numbers,
-        persons=_persons(person, reader),
+        persons=read_persons(person, reader),
         origin=origin,
         condition="" if where is None else reader.condition(where.this),
         tables=tuple(dict.fromkeys(one.name for one in tables.values())),
@@ -280,7 +280,7 @@ def select(
     )
 
 
-def _persons(place: Place, reader: ExpressionReader) -> str:
+def read_persons(place: Place, reader: ExpressionReader) -> str:
     """Return whose a row is, as something that is equal for rows of one person alone."""
     alias, column = place
     if column.kind == FLOAT:
@@ -398,7 +398,7 @@ def _keys(
     """Return what rows are grouped by, each column once."""
     found: dict[str, tuple[Place, Key]] = {}
     for node in _grouped(root):
-        key = _key(node, reader, levels)
+        key = read_key(node, reader, levels)
         place = reader.find(node)
         if found.setdefault(key.name, (place, key))[0] != place:
             raise ValueError(
@@ -407,9 +407,10 @@ def _keys(
     return tuple(key for _, key in found.values())
 
 
-def _key(
+def read_key(
     node: exp.Column, reader: ExpressionReader, levels: Mapping[str, Sequence[str | float]]
 ) -> Key:
+    """Return a column that rows are grouped by, with its declared values where there are some."""
     if reader.is_person(node):
         raise refused("grouping by person", "every group would tell of one")
     alias, column = reader.find(node)

@@ -23,7 +23,7 @@ from tacit.statistics.engines.selection import (
     select,
     tables_of,
 )
-from tacit.statistics.people.found import Asking, Keys, PreparedFound, prepare_found
+from tacit.statistics.people.found import Asking, Keys, prepare_found
 from tacit.statistics.people.workflow import prepare
 from tacit.statistics.pools import NOMINAL_ENDS, Pool, key_word
 from tacit.statistics.prepared import PreparedNumbers, StatisticRequest
@@ -102,7 +102,7 @@ class Answer:
             ValueError: the engine cannot read them.
         """
         prepared: Any = self.prepared
-        (prepared if isinstance(prepared, PreparedFound) else prepared.plan).read()
+        prepared.read()
         return self.prepared
 
 
@@ -296,8 +296,7 @@ def _certified(
     request = StatisticRequest(query, pool, promise, QUIET, None, rng)
 
     def told(planned: Release[Any]) -> Release[Any]:
-        notes = tuple(note for note in planned.notes if not note.startswith("codes of "))
-        return replace(planned, details=replace(planned.details, sql=sql), notes=notes)
+        return replace(planned, details=replace(planned.details, sql=sql))
 
     def asked(request: StatisticRequest, pool: Pool, keys: Keys | None) -> SumQuery:
         del request

@@ -118,7 +118,7 @@ class PreparedFound(PreparedNumbers):
         return replace(drawn, title=self.planned.title)
 
 
-def prepare_found(request: StatisticRequest, asking: Asking | None = None) -> PreparedNumbers:
+def prepare_found(request: StatisticRequest, asking: Asking | None = None) -> PreparedFound:
     """Certify a query by keys or bounds that will be found, before the table is looked at.
 
     Where keys are, the δ of the promise is split between the thresholds of keys and the noise,

@@ -11,9 +11,17 @@ from tacit.statistics.promises import Keeping
 
 
 def prepare(request: StatisticRequest) -> PreparedNumbers:
-    """Certify a query about people, by keys and bounds that were declared or will be found."""
+    """Certify a query about people, by keys and bounds that were declared or will be found.
+
+    Raises:
+        ValueError: a query that is not answered so, or rows that cannot be read where they are.
+    """
     declared = request.pool.sought is None and not request.pool.unknown
-    return (prepare_declared if declared else prepare_found)(request)
+    prepared = (prepare_declared if declared else prepare_found)(request)
+    if request.pool.elsewhere is not None:
+        # an engine that refuses does so before anything is charged
+        prepared.read()
+    return prepared
 
 
 def counts(request: StatisticRequest) -> type[Guarantee]:

@@ -59,6 +59,14 @@ class PreparedPeople(PreparedNumbers):
 
     plan: PeoplePlan = field(repr=False)
 
+    def read(self) -> None:
+        """Ask for what the draw needs where the rows are, so that it cannot fail for want of it.
+
+        Raises:
+            ValueError: the engine that has their rows refuses.
+        """
+        self.plan.read()
+
     def _drawn(self) -> Release[NumbersDetails]:
         plan, planned = self.plan, self.planned
         if plan.radius is None:
@@ -70,7 +78,7 @@ class PreparedPeople(PreparedNumbers):
         return replace(drawn, remarks=(*drawn.remarks, *([] if words is None else [words])))
 
 
-def prepare(request: StatisticRequest) -> PreparedNumbers:
+def prepare(request: StatisticRequest) -> PreparedPeople:
     """Certify a query that adds up over persons whose vectors are clipped."""
     source, promise = request.source(), request.promise
     level = promise.epsilon if promise.pure else promise.largest_mu()
@@ -228,6 +236,9 @@ def _chooser(
 
 def _of_codes(pool: Pool, found: FoundKeys | None) -> list[str]:
     """Return what codes stand for, but for those of keys that were found, which names repeat."""
+    if pool.elsewhere is not None:
+        # groups are named by what they are
+        return []
     lines = pool.notes(hidden=True)
     own = "" if found is None else f"codes of {found.column}:"
     return [one for one in lines if not own or not one.startswith(own)]
