@@ -218,7 +218,7 @@ def farthest_distance(added: Contributions, noise: Sequence[Law], adjacency: Adj
     # a sum that a row moves and no law covers is published as it is: infinitely far
     moved = added.numeric.copy()
     for places, patterns in added.parts:
-        moved[places] = (differences(patterns, adjacency) != 0.0).any(axis=0)
+        moved[places] = changing(patterns, adjacency)
     return math.inf if (moved & bare).any() else total
 
 
@@ -260,6 +260,14 @@ def differences(patterns: Array, adjacency: Adjacency) -> Array:
         first, second = np.triu_indices(len(kinds), 1)
         kinds = np.unique(kinds[first] - kinds[second], axis=0)
     return kinds if len(kinds) else np.zeros((1, patterns.shape[1]))
+
+
+def changing(patterns: Array, adjacency: Adjacency) -> npt.NDArray[np.bool_]:
+    """Return which counts one row, or its replacement, changes."""
+    if adjacency is Adjacency.REPLACE:
+        # those in which two patterns differ
+        return np.asarray(np.ptp(patterns, axis=0) != 0.0)
+    return np.asarray((patterns != 0.0).any(axis=0))
 
 
 def _columns(terms: Sequence[Term]) -> set[int]:

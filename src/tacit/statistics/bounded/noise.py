@@ -11,11 +11,13 @@ import numpy.typing as npt
 from tacit._ground.checks import Array, RandomSource
 from tacit.covariance import Covariance, Diagonal
 from tacit.design import worst_case
+from tacit.design.listed.simplex import between_points, spans_simplex
 from tacit.guarantees.adjacency import Adjacency
 from tacit.releases.strength import SLACK
 from tacit.statistics.bounded.contributions import (
     Contributions,
     Law,
+    changing,
     differences,
     families,
     farthest_distance,
@@ -86,14 +88,18 @@ def table_noise(added: Contributions, mu: float, adjacency: Adjacency, cost: Arr
     # the law of each part at μ = 1, and what it costs
     laws: list[tuple[npt.NDArray[np.intp], Covariance, float]] = []
     for places, patterns in added.parts:
-        # what one row changes of these counts, every way; sums that none changes have no noise
-        moves = differences(patterns, adjacency)
-        live = (moves != 0.0).any(axis=0)
+        # counts that no row changes have no noise
+        live = changing(patterns, adjacency)
         if live.any():
             chosen = places[live]
             # F of the counts, positive definite by a floor
             price = cost[np.ix_(chosen, chosen)] + np.diag(prices[chosen] * FLOOR)
-            design = worst_case(moves[:, live], 1.0, cost=price)
+            kinds = np.unique(patterns[:, live], axis=0)
+            # any two kinds of rows, by their distances; else what a row changes, listed
+            simplex = adjacency is Adjacency.REPLACE and spans_simplex(kinds)
+            design = between_points(kinds, price) if simplex else None
+            if design is None:
+                design = worst_case(differences(kinds, adjacency), 1.0, cost=price)
             laws.append((chosen, design.covariance, design.cost))
     if added.numeric.any():
         chosen = np.flatnonzero(added.numeric)
