@@ -10,7 +10,7 @@ from torch import nn
 
 from tacit._ground import outlet
 from tacit.accounting import subsampled_gaussian
-from tacit.gradients import DPSGD
+from tacit.gradients import DPSGD, AdaptiveDPSGD
 from tacit.gradients.given import GivenNoise
 from tacit.guarantees import ApproximateDP
 from tests.soundness.registry import certifies
@@ -100,6 +100,64 @@ def test_the_noise_that_is_drawn_has_the_deviation_of_the_account():
     assert stats.kstest(values, "norm").pvalue > 1e-4
     assert abs(values.std() - 1.0) < 4.5 / math.sqrt(2 * len(values))
     assert abs(np.corrcoef(drawn[0], drawn[1])[0, 1]) < 4.5 / math.sqrt(len(drawn[0]))
+    private.close()
+
+
+@certifies(ApproximateDP)
+def test_a_record_moves_sum_and_count_of_an_adaptive_clip_by_the_multiplier_together():
+    """Both sums of a step, over the noise of each: a record more moves them by at most 1/s."""
+    noise = 1.3
+    for seed, share in ((0, 0.02), (1, 0.5), (2, 0.9)):
+        method = AdaptiveDPSGD(clip=0.7, share=share)
+        source = torch.Generator().manual_seed(seed)
+        # one record by itself, shorter than the clip, at it and longer, in two layers
+        sizes = torch.tensor([0.0, 0.3, 0.7, 0.7000001, 5.0, 1e20], dtype=torch.float64)
+        first = torch.randn(len(sizes), 4, generator=source, dtype=torch.float64)
+        second = torch.randn(len(sizes), 3, generator=source, dtype=torch.float64)
+        length = (first.square().sum(1) + second.square().sum(1)).sqrt()
+        first, second = first * (sizes / length)[:, None], second * (sizes / length)[:, None]
+        factors = method.factors({"first": first.square().sum(1), "second": second.square().sum(1)})
+        held = method.lowered(factors)
+        moved = torch.cat(
+            [held["first"][:, None] * first, held["second"][:, None] * second], dim=1
+        ) / (noise * method.noise_scale)
+        counted = torch.stack([method.whole({"one": one}) for one in factors["first"].split(1)])
+        counted = counted / method.count_deviation(noise)
+        apart = torch.cat([moved, counted], dim=1).norm(dim=1)
+        assert float(apart.max()) <= 1.0 / noise
+        # nothing of the budget is left over where a record is longer than the clip
+        assert float(apart[-1]) > (1.0 - 1e-5) / noise
+        # a half each: a count of all would move by one
+        assert counted.abs().unique().numel() == 1
+
+
+def test_the_noise_of_an_adaptive_clip_is_drawn_as_it_is_accounted():
+    """Of no records both sums are their noise: the gradients', and what the clip moved by."""
+    model = nn.Linear(30, 20)
+    data = torch.utils.data.TensorDataset(torch.randn(9, 30), torch.zeros(9, dtype=torch.long))
+    method = AdaptiveDPSGD(clip=0.25, share=0.3, rate=0.01)
+    private, optimizer = begun(
+        model, data, seed=None, batch=100, rate=1.0, epochs=3, sampling_rate=1e-2, method=method,
+        promise=GivenNoise(multiplier=1.7, delta=1e-3),
+    )  # fmt: skip
+    sums, counts = [], []
+    before, clip = torch.cat([one.detach().flatten() for one in model.parameters()]), private.clip
+    for _ in private.epochs:
+        for inputs, targets in private.loader:
+            none = private.loader.current.counted == 0
+            private.backward(losses(model, inputs, targets))
+            optimizer.step()
+            now = torch.cat([one.detach().flatten() for one in model.parameters()])
+            if none:
+                # expected · step / (C s/√(1 − a)), and the count from C' = C exp(−η (½ + k/m − γ))
+                sums.append(((before - now) * 100 / (clip * 1.7) * math.sqrt(0.7)).numpy())
+                counts.append(-math.log(private.clip / clip) / 0.01 * 100)
+            before, clip = now, private.clip
+    values, counted = np.concatenate(sums), np.array(counts) / (1.7 / (2 * math.sqrt(0.3)))
+    assert abs(values.std() - 1.0) < 4.5 / math.sqrt(2 * len(values))
+    assert len(counted) > 200
+    assert stats.kstest(counted, "norm").pvalue > 1e-4
+    assert abs(counted.std() - 1.0) < 4.5 / math.sqrt(2 * len(counted))
     private.close()
 
 

@@ -9,11 +9,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
-from tacit.gradients import DPSGD
+from tacit.gradients import DPSGD, AdaptiveDPSGD
 from tacit.gradients.given import GivenNoise
 from tacit.training import LoopSettings, PrivateLoop, make_private
 
 NOISE = GivenNoise(multiplier=1.0, delta=1e-3)
+
+
+def method_of(kind: str) -> DPSGD:
+    """The clip of ``ddp`` follows the gradients of all processes, that of others stays."""
+    return AdaptiveDPSGD(clip=0.5, rate=1.0) if kind == "ddp" else DPSGD()
 
 
 def network() -> nn.Module:

@@ -9,7 +9,7 @@ import torch
 from torch import distributed as processes
 from torch import nn
 
-from tests.training.loops import begun, finish, network
+from tests.training.loops import begun, finish, method_of, network
 
 
 def train(rank: int, size: int, kind: str, folder: str) -> None:
@@ -37,7 +37,9 @@ def train(rank: int, size: int, kind: str, folder: str) -> None:
     else:
         wrapped = nn.parallel.DistributedDataParallel(model)
     # 8 records a step in all
-    private, optimizer = begun(wrapped, batch=8 // size, epochs=2, micro_batch=3)
+    private, optimizer = begun(
+        wrapped, batch=8 // size, epochs=2, micro_batch=3, method=method_of(kind)
+    )
     if kind == "dies" and rank == size - 1:
         sys.exit(0)
     release = finish(private, wrapped, optimizer)

@@ -5,7 +5,7 @@ import multiprocessing
 import pytest
 import torch
 
-from tests.training.loops import trained
+from tests.training.loops import method_of, trained
 from tests.training.spread import train
 
 
@@ -24,7 +24,7 @@ def run(kind, size, folder):
 @pytest.mark.thorough
 @pytest.mark.parametrize(("kind", "size"), [("ddp", 2), ("fsdp", 2)])
 def test_processes_release_what_one_would(kind, size, tmp_path):
-    _, whole = trained(epochs=2)
+    _, whole = trained(epochs=2, method=method_of(kind))
     assert run(kind, size, tmp_path) == [0] * size
     for rank in range(size):
         found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)

@@ -1,5 +1,6 @@
 """Per-example gradients of any model, and the private step that is made of them."""
 
+from .adaptive import AdaptiveDPSGD as AdaptiveDPSGD
 from .capture import PerExample as PerExample
 from .capture import per_example as per_example
 from .hooks import LinearHooks as LinearHooks

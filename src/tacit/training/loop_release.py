@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tacit._ground.checks import in_interval, integer
 from tacit._ground.reprs import short_repr, shown
+from tacit.gradients.adaptive import AdaptiveDPSGD
 from tacit.gradients.certificates import certified_steps
 from tacit.gradients.methods import DPSGD, Schedule
 from tacit.guarantees.adjacency import Adjacency
@@ -52,9 +53,10 @@ class PrivateTraining:
         records: n, where it is taken as public; None where the sampling rate was declared.
         taken: steps that were taken; None before the end.
         seen_again: modules that were run once more for each example to find its gradients.
+        last_clip: the clip after the last step, where noised counts move it; None elsewhere.
     """
 
-    method: DPSGD
+    method: DPSGD | AdaptiveDPSGD
     schedule: Schedule
     noise_multiplier: float
     delta: float
@@ -62,6 +64,7 @@ class PrivateTraining:
     records: int | None
     taken: int | None = None
     seen_again: tuple[str, ...] = ()
+    last_clip: float | None = None
 
     def __post_init__(self) -> None:
         in_interval("noise_multiplier", self.noise_multiplier, 0.0, float("inf"), open_low=True)
@@ -70,6 +73,8 @@ class PrivateTraining:
             integer("records", self.records, minimum=1, maximum=None)
         if self.taken is not None:
             integer("taken", self.taken, minimum=0, maximum=self.schedule.steps)
+        if self.last_clip is not None:
+            in_interval("last_clip", self.last_clip, 0.0, float("inf"), open_low=True)
         if len(self.parameters) != len(self.schedule.dims):
             raise ValueError("parameters: expected one for each width")
 

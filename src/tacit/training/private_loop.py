@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 from tacit._ground.checks import integer
 from tacit._ground.reprs import shown
 from tacit._ground.values import Count, Spelled, Within, value
+from tacit.gradients.adaptive import AdaptiveDPSGD
 from tacit.gradients.batches import check_losses, refuse_mixing
 from tacit.gradients.capture import reached
 from tacit.gradients.given import GivenNoise
@@ -43,7 +44,7 @@ from tacit.training.still import Still, inner, refuse_reducing, trained_paramete
 from tacit.training.workers import Workers, shard_like, whole_of
 
 # What a stored state holds.
-FIELDS = {"taken", "parameters", "optimizer", "others"}
+FIELDS = {"taken", "parameters", "optimizer", "others", "clip"}
 
 
 @value
@@ -137,7 +138,7 @@ def prepare_private(
         model: in which no example's outputs depend on another's; trained in place.
         optimizer: of ``torch.optim``, or any that reads ``.grad``; what it has is trained.
         loader: a ``DataLoader`` with the batch size that a step expects.
-        method: ``DPSGD(clip=…)``.
+        method: ``DPSGD(clip=…)``, or ``AdaptiveDPSGD(clip=…)``, whose clip follows the gradients.
         promise: ``Table(epsilon=…, delta=…)``, δ below 1/n to mean something; or ``GivenNoise``.
         epochs: passes over the loader; an epoch is n/batch steps, rounded up.
         settings: how many records pass together, where the loop is kept.
@@ -307,7 +308,10 @@ class PrivateLoop:
         )
         self._gradients = ModelGradients(self._model, self._parameters)
         self._randomness = StepRandomness(settings.seed)
+        # its clip moves where it follows the gradients
+        self._method = self._details.method
         self._sums: dict[str, Tensor] = {}
+        self._whole: Tensor | None = None
         self._tracked: dict[str, Any] = {}
         self._others: dict[str, Any] = {}
         self._still = Still(self._model, self._parameters)
@@ -344,6 +348,11 @@ class PrivateLoop:
     def taken(self) -> int:
         """Steps that were taken."""
         return self.loader.taken
+
+    @property
+    def clip(self) -> float:
+        """The norm that the next step clips to; what moved it was noised, and may be published."""
+        return self._method.clip
 
     def track(self, **parts: Any) -> None:
         """Keep what else goes on after a crash, such as a scheduler, in the checkpoint.
@@ -401,7 +410,13 @@ class PrivateLoop:
         self.loader.refuse_waiting()
         self._still.check_values()
         settings = self._prepared.settings
-        details = replace(self._details, taken=self.loader.taken, seen_again=self._gradients.again)
+        adaptive = isinstance(self._method, AdaptiveDPSGD)
+        details = replace(
+            self._details,
+            taken=self.loader.taken,
+            seen_again=self._gradients.again,
+            last_clip=self.clip if adaptive else None,
+        )
         release = Release(
             kind=KIND,
             title=f"a {type(self._model).__name__} trained in a loop of its own",
@@ -441,9 +456,13 @@ class PrivateLoop:
 
     def _add(self, counted: int) -> None:
         """Clip what every record gives, and add it to the sum of the step."""
-        method = self._details.method
+        method = self._method
         # no less than the norms of what is summed
-        factors = method.lowered(method.factors(self._gradients.squared_norms()))
+        whole = method.factors(self._gradients.squared_norms())
+        if counted and isinstance(method, AdaptiveDPSGD):
+            found = method.whole(whole)
+            self._whole = found if self._whole is None else self._whole + found
+        factors = method.lowered(whole)
         if not counted:
             # a record that stands for none
             factors = {name: torch.zeros_like(one) for name, one in factors.items()}
@@ -478,7 +497,7 @@ class PrivateLoop:
 
     def _noised(self) -> None:
         """Write ``(Σ c_i G_i + s C E) / (q n)`` into every gradient, on the grid of the noise."""
-        method, expected = self._details.method, self._prepared.expected
+        method, expected = self._method, self._prepared.expected
         std = self._details.noise_multiplier * method.noise_scale
         for place, (name, parameter) in enumerate(self._parameters.items()):
             total = self._sums.pop(name, None)
@@ -493,6 +512,24 @@ class PrivateLoop:
             total = self._workers.from_first(total.contiguous())
             # by the records that are expected, never by those that came
             parameter.grad = shard_like(parameter, total / expected)
+        if isinstance(method, AdaptiveDPSGD):
+            self._move_clip(method)
+
+    def _move_clip(self, method: AdaptiveDPSGD) -> None:
+        """Move the clip by the count of records that were left whole, with its noise."""
+        count, self._whole = self._whole, None
+        if count is None:
+            device = next(iter(self._parameters.values())).device
+            count = torch.zeros(1, dtype=torch.float64, device=device)
+        count = self._workers.total(count)
+        if self._workers.first:
+            # a stream of its own: that behind the last parameter's
+            normal = self._randomness.normal(self.loader.taken, len(self._parameters))
+            std = method.count_deviation(self._details.noise_multiplier)
+            count = method.noised(count, StepLayer(count, None, normal), std)
+        count = self._workers.from_first(count)
+        moved = method.moved(float(count), self._prepared.expected)
+        self._method = moved.within(self._details.method.clip)
 
     def _after(self, *_: Any) -> None:
         if not self.stepped:
@@ -514,6 +551,7 @@ class PrivateLoop:
                 "parameters": {n: one.detach().clone() for n, one in self._parameters.items()},
                 "optimizer": self._optimizer.state_dict(),
                 "others": {name: one.state_dict() for name, one in self._tracked.items()},
+                "clip": self.clip,
             }
         )
 
@@ -560,6 +598,7 @@ class PrivateLoop:
                 maximum=self._details.schedule.steps,
             )
             self._others = dict(state["others"])
+            self._method = replace(self._method, clip=state["clip"])
         else:
             # what is stored first says that the loop was begun
             self.save()
