@@ -1,37 +1,24 @@
-"""Exact decimals, balls that surely hold a real number, and how both are said."""
+"""Balls that surely hold a real number, exact fractions beside them, and how both are said."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from functools import reduce
+from typing import TypeAlias
 
-from flint import arb, ctx, fmpq, fmpz
+from flint import arb, ctx, fmpq
 
 # Bits of a ball: h = P − e^ε Q cancels to δ, and δ may be 1e-30.
 PRECISION = 192
-DECIMAL = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?", re.ASCII)
-LONGEST = 400
 
 ctx.prec = PRECISION
 ZERO, ONE, HALF = arb(0), arb(1), arb(fmpq(1, 2))
+# A number that is known exactly, or a ball that holds it.
+Number: TypeAlias = fmpq | arb
 
 
 class RefusedFileError(Exception):
     """The file is not of the format, or asks for more than a checker gives: one sentence."""
-
-
-def exact(text: str) -> fmpq:
-    """Return the decimal that a string means, exactly."""
-    if len(text) > LONGEST or not DECIMAL.fullmatch(text):
-        raise RefusedFileError(f"expected a decimal number, got {text[:20]!r}")
-    mantissa, _, power = text.lower().partition("e")
-    whole, _, part = mantissa.partition(".")
-    shift = int(power or 0) - len(part)
-    digits = fmpz(int(whole + part))
-    if shift >= 0:
-        return fmpq(digits * fmpz(10) ** shift)
-    return fmpq(digits, fmpz(10) ** -shift)
 
 
 def half_square_tail(x: arb) -> arb:
@@ -64,6 +51,15 @@ def integer_down(ball: arb, bits: int) -> int:
     return int(mantissa) << shift if shift >= 0 else int(mantissa) >> -shift
 
 
-def said(ball: arb, digits: int = 6) -> str:
-    """Return a number in a few digits, to the nearest: for sentences alone."""
-    return arb(ball.mid()).str(digits, radius=False) if ball.is_finite() else "Infinity"
+def rational_up(ball: arb) -> fmpq:
+    """Return the upper end of a ball as an exact fraction."""
+    if not ball.is_finite():
+        raise RefusedFileError("a distance that no ball holds")
+    mantissa, exponent = ball.upper().man_exp()
+    return fmpq(2) ** int(exponent) * mantissa
+
+
+def said(number: Number) -> str:
+    """Return a number in six digits, to the nearest: for sentences alone."""
+    ball = arb(number)
+    return arb(ball.mid()).str(6, radius=False) if ball.is_finite() else "Infinity"

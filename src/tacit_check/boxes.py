@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import product
 from math import prod
 from typing import Any
 
 from flint import arb, arb_mat, fmpq, fmpq_mat
 
-from tacit_check.balls import RefusedFileError
-from tacit_check.reading import items, numbers, only
+from tacit_check.balls import RefusedFileError, rational_up
+from tacit_check.reading import decimal, fields, listed
 
 # Numbers of a sum, parts, and corners that are looked at.
 MOST_SIZE, MOST_PARTS, MOST_CORNERS = 1024, 4096, 1 << 14
@@ -18,37 +18,29 @@ MOST_SIZE, MOST_PARTS, MOST_CORNERS = 1024, 4096, 1 << 14
 Box = tuple[Sequence[fmpq], Sequence[fmpq]]
 
 
-def distance(node: Mapping[str, Any], adjacency: str) -> tuple[fmpq, str]:
+def distance(
+    rows: Sequence[Sequence[fmpq]], parts: Sequence[Sequence[Box]], adjacency: str
+) -> fmpq:
     """Return the largest zᵀ Σ⁻¹ z of what one record changes; exact where Σ is diagonal."""
-    rows = items(node, "covariance", _row, MOST_SIZE)
     size = len(rows[0])
-    if any(len(row) != size for row in rows) or len(rows) not in (1, size):
+    if len(rows) not in (1, size):
         raise RefusedFileError("covariance: expected a square or one row")
-    sets = moves(items(node, "parts", lambda part: _part(part, size), MOST_PARTS), adjacency)
-    if len(rows) == 1:
-        return max(_diagonal(box, rows[0]) for box in sets), "the triangle inequality, exactly"
-    return _dense(sets, rows), "a convex function is largest in the corners of a box"
+    if any(len(end) != size for one in parts for box in one for end in box):
+        raise RefusedFileError("parts: expected as many numbers as the covariance has")
+    sets = moves(parts, adjacency)
+    return max(_diagonal(box, rows[0]) for box in sets) if len(rows) == 1 else _dense(sets, rows)
 
 
-def _row(row: Any) -> list[fmpq]:
-    return numbers(row, "covariance", MOST_SIZE)
-
-
-def _part(part: Any, size: int) -> list[Box]:
-    if not isinstance(part, dict):
-        raise RefusedFileError("parts: expected objects")
-    if "listed" in part:
-        only(part, "parts", ("listed",))
-        found = [(point, point) for point in items(part, "listed", _row, MOST_PARTS)]
-    else:
-        only(part, "parts", ("low", "high"))
-        found = [(_row(part["low"]), _row(part["high"]))]
-    for low, high in found:
-        if not len(low) == len(high) == size:
-            raise RefusedFileError("parts: expected as many numbers as the covariance has")
-        if any(a > b for a, b in zip(low, high, strict=True)):
-            raise RefusedFileError("parts: expected low <= high")
-    return found
+def part(value: Any, name: str) -> list[Box]:
+    """Return the sets of a part: a box of what one record adds, or points."""
+    row = listed(decimal, MOST_SIZE)
+    if isinstance(value, dict) and "listed" in value:
+        found = fields(value, name, {"listed": listed(row, MOST_PARTS)})
+        return [(point, point) for point in found["listed"]]
+    found = fields(value, name, {"low": row, "high": row})
+    if any(a > b for a, b in zip(found["low"], found["high"], strict=False)):
+        raise RefusedFileError(f"{name}: expected low <= high")
+    return [(found["low"], found["high"])]
 
 
 def moves(parts: Sequence[Sequence[Box]], adjacency: str) -> list[Box]:
@@ -90,19 +82,15 @@ def _dense(sets: Sequence[Box], rows: Sequence[Sequence[fmpq]]) -> fmpq:
     return farthest(rows, corners)
 
 
-def farthest(rows: Sequence[Sequence[fmpq]], points: Sequence[Sequence[fmpq]]) -> fmpq:
-    """Return max zᵀ Σ⁻¹ z over points, rounded up; Σ is proved to be positive definite."""
-    size = len(rows)
-    if any(rows[i][j] != rows[j][i] for i in range(size) for j in range(i)):
-        raise RefusedFileError("covariance: expected a symmetric matrix")
-    matrix = arb_mat(size, size, [arb(one) for row in rows for one in row])
-    if not positive(matrix):
-        raise RefusedFileError("covariance: not shown to be positive definite")
+def farthest(covariance: Sequence[Sequence[fmpq]], differences: Sequence[Sequence[fmpq]]) -> fmpq:
+    """Return max zᵀ Σ⁻¹ z over differences, rounded up; Σ is proved to be positive definite."""
+    size = len(differences[0])
+    matrix = positive(covariance, size)
     unit = [arb(int(i == j)) for i in range(size) for j in range(size)]
     inverse = matrix.solve(arb_mat(size, size, unit))
     best = fmpq(0)
     # many records change the sums alike
-    apart = list(set(map(tuple, points)))
+    apart = list(set(map(tuple, differences)))
     for start in range(0, len(apart), size):
         block = apart[start : start + size]
         rows_of = arb_mat(fmpq_mat(len(block), size, [one for point in block for one in point]))
@@ -111,30 +99,32 @@ def farthest(rows: Sequence[Sequence[fmpq]], points: Sequence[Sequence[fmpq]]) -
     return best
 
 
-def positive(matrix: arb_mat) -> bool:
-    """Return whether a symmetric matrix is surely positive definite, by Schur complements."""
+def positive(covariance: Sequence[Sequence[fmpq]], size: int) -> arb_mat:
+    """Return a covariance of so many numbers, proved to be symmetric and positive definite."""
+    if len(covariance) != size or len(covariance[0]) != size:
+        raise RefusedFileError("covariance: expected a square of the size of the data")
+    if any(covariance[i][j] != covariance[j][i] for i in range(size) for j in range(i)):
+        raise RefusedFileError("covariance: expected a symmetric matrix")
+    matrix = arb_mat(size, size, [arb(one) for row in covariance for one in row])
+    if not _positive(matrix):
+        raise RefusedFileError("covariance: not shown to be positive definite")
+    return matrix
+
+
+def _positive(matrix: arb_mat) -> bool:
+    # by Schur complements: A₁₁ and A₂₂ − A₂₁ A₁₁⁻¹ A₁₂, in balls
     size = matrix.nrows()
     if size == 1:
         return bool(matrix[0, 0] > 0)
     half = size // 2
     first = _block(matrix, 0, half, 0, half)
-    if not positive(first):
+    if not _positive(first):
         return False
-    # A₂₂ − A₂₁ A₁₁⁻¹ A₁₂, in balls
     side = _block(matrix, 0, half, half, size)
     rest = _block(matrix, half, size, half, size) - side.transpose() * first.solve(side)
-    return positive(rest)
+    return _positive(rest)
 
 
 def _block(matrix: arb_mat, top: int, bottom: int, left: int, right: int) -> arb_mat:
     entries = [matrix[i, j] for i in range(top, bottom) for j in range(left, right)]
     return arb_mat(bottom - top, right - left, entries)
-
-
-def rational_up(ball: arb) -> fmpq:
-    """Return the upper end of a ball as an exact fraction."""
-    if not ball.is_finite():
-        raise RefusedFileError("a distance that no ball holds")
-    mantissa, exponent = ball.upper().man_exp()
-    power = fmpq(2) ** int(exponent)
-    return power * mantissa

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import Any, TypeAlias
 
 from flint import arb, fmpq
 
 from tacit_check import laws
-from tacit_check.balls import ONE, ZERO, integer_down, largest
-from tacit_check.curves import Both, Curve, highest
+from tacit_check.balls import ONE, ZERO, Number, integer_down, largest
+from tacit_check.curves import Curve, Pair, highest
 from tacit_check.elementary import failing, gaussian
 from tacit_check.lower import lower_bound
+
+# (count, pair) of releases about one record.
+Parts: TypeAlias = Sequence[tuple[int, Pair]]
 
 # Points of a lattice: the first that shows the claim. Above the claim by more than the share beside
 # them, four times the points hardly show it either; near the largest loss the first is coarse.
 SIZES = ((1 << 13, 9.0), (1 << 15, 1.0), (1 << 17, 0.0))
 # A lattice that shows most of several mechanisms to be no worse than claimed.
 ROUGH = (1 << 10, 9.0)
-# Points of a lattice that bounds from below.
-MOST_LOWER = 1 << 15
+# Points of a lattice that bounds from below, and how far above the claim it may refute it.
+MOST_LOWER, DOUBT = 1 << 15, arb("1.01")
 # Of δ: what may be cut at the ends, and the smallest δ that a success is known to.
 CUT, SMALLEST = 2**-16, fmpq(1, 10**12)
 SOURCE = "Doroshenko et al. (2022), Section 4: connect the dots; sums in whole numbers"
@@ -31,162 +33,129 @@ class Composed:
     """Releases about one record.
 
     Args:
-        parts: (count, curves) of each.
+        parts: (count, pair) of each.
         delta: the least δ that is asked for.
         sizes: points of lattices, and shares above a claim.
     """
 
     def __init__(
-        self,
-        parts: Sequence[tuple[int, Both]],
-        delta: fmpq,
-        sizes: Sequence[tuple[int, float]] = SIZES,
+        self, parts: Parts, delta: fmpq, sizes: Sequence[tuple[int, float]] = SIZES
     ) -> None:
-        self.sizes = sizes
-        self.parts = merged(parts)
+        self.sizes, self.parts = sizes, merged(parts)
         self.least = min(delta, fmpq(1, 10**4))
         self.theorems: tuple[str, ...] = ()
-        self._laws: dict[tuple[int, int], laws.LossLaw] = {}
+        self._laws: dict[tuple[int, int], tuple[laws.Law, int]] = {}
+
+    @cached_property
+    def alone(self) -> Pair | None:
+        """The pair of all together, where it is that of one release."""
+        return self.parts[0][1] if len(self.parts) == 1 and self.parts[0][0] == 1 else None
 
     @cached_property
     def attained(self) -> bool:
         """Whether some pair of inputs attains what is computed."""
-        return all(curve.attained for _, both in self.parts for curve in both.curves)
+        return all(curve.attained for _, pair in self.parts for curve in pair.curves)
 
     @cached_property
     def gaussian(self) -> fmpq | None:
         """μ² of all together, where all are Gaussian."""
-        if len(self.parts) != 1 or self.parts[0][0] != 1:
-            return None
-        curves = self.parts[0][1].curves
+        curves = self.alone.curves if self.alone else ()
         return curves[0].gaussian if len(curves) == 1 else None
 
-    @cached_property
-    def pure(self) -> fmpq | None:
-        """The largest loss of all together, where it is an exact number."""
-        total = fmpq(0)
-        for count, both in self.parts:
-            if len(both.curves) != 1 or both.curves[0].pure is None:
+    def summed(self, of: Callable[[Curve], Any]) -> Any:
+        """Return the sum over releases of the larger in both orders; None where one is unknown."""
+        total = None
+        for count, pair in self.parts:
+            found = [of(curve) for curve in pair.curves]
+            if any(one is None for one in found):
                 return None
-            total += both.curves[0].pure * count
-        return total if self.parts else None
-
-    @cached_property
-    def most(self) -> arb | None:
-        """A bound of the loss of all together in both orders."""
-        total = ZERO
-        for count, both in self.parts:
-            bounds = [curve.most for curve in both.curves if curve.most is not None]
-            if len(bounds) != len(both.curves):
-                return None
-            total += largest(bounds) * count
+            each = largest(found) * count
+            total = each if total is None else total + each
         return total
 
     @cached_property
-    def failing(self) -> tuple[arb, Both] | None:
-        """(δ, the rest) of a release that may give itself away, beside one other."""
-        if len(self.parts) != 2 or any(count != 1 for count, _ in self.parts):
-            return None
-        (_, rest), (_, last) = self.parts
-        chance = last.curves[0].fails
-        return None if chance is None else (chance, rest)
+    def pure(self) -> Number | None:
+        """A bound of the loss of all together; exact where that of each is."""
+        exact: fmpq | None = self.summed(lambda curve: curve.pure)
+        most: arb | None = self.summed(lambda curve: curve.most) if exact is None else None
+        return most if exact is None else exact
 
     def exact(self, gamma: fmpq) -> fmpq | None:
         """Return H at γ = e^ε as a fraction, where one release has one."""
-        if len(self.parts) != 1 or self.parts[0][0] != 1:
-            return None
-        ways = [curve.exact for curve in self.parts[0][1].curves]
+        ways = [curve.exact for curve in self.alone.curves] if self.alone else [None]
         known = [way(gamma) for way in ways if way is not None]
         return max(known) if len(known) == len(ways) else None
 
     def moment(self, order: fmpq) -> arb | None:
         """Return ln ∫ P^α Q^{1−α} of the worse order."""
-        total = ZERO
-        for count, both in self.parts:
-            found = [None if one.renyi is None else one.renyi(order) for one in both.curves]
-            known = [one for one in found if one is not None]
-            if len(known) != len(found):
-                return None
-            total += largest(known) * count
-        return total if self.parts else None
-
-    def delta(self, epsilon: fmpq, claimed: fmpq) -> tuple[arb, arb | None]:
-        """Return an upper and a lower bound of δ at ε, sharp enough for what is claimed."""
-        pure = self.pure
-        if pure is not None and pure <= epsilon:
-            return ZERO, ZERO
-        return self.at(arb(epsilon), claimed)
+        found: arb | None = self.summed(lambda one: one.renyi(order) if one.renyi else None)
+        return found
 
     def at(self, epsilon: arb, claimed: fmpq) -> tuple[arb, arb | None]:
-        """Return an upper and a lower bound of H(ε) in the worse order."""
-        if len(self.parts) == 1 and self.parts[0][0] == 1:
-            value = largest(curve.at(epsilon) for curve in self.parts[0][1].curves)
-            return value, value if self.attained else None
-        if self.failing is not None:
-            # P = (1 − δ) P' + δ R, Q = (1 − δ) Q' + δ R': H = δ + (1 − δ) H', in either order
-            chance, rest = self.failing
-            value = chance + (ONE - chance) * largest(curve.at(epsilon) for curve in rest.curves)
-            return value, value if self.attained else None
+        """Return an upper and a lower bound of H(ε), worse order, sharp enough for a claim."""
+        closed = self.closed(epsilon)
+        if closed is not None:
+            return closed, closed if self.attained else None
         self.theorems = (SOURCE,)
-        upper, size = ONE, 0
+        upper, lower, limit = ONE, None, arb(claimed)
         for size, share in self.sizes:
-            upper = largest(laws.height(self.law(way, size), epsilon) for way in self.ways)
-            if upper <= claimed:
-                return upper, None
-            if upper > arb(claimed) * (ONE + share):
+            found = (self.law(way, size) for way in self.ways)
+            upper = largest(laws.height(law, epsilon, bits) for law, bits in found)
+            if upper <= limit:
                 break
-        return upper, self.lower(epsilon, min(size, MOST_LOWER))
+            if upper > limit * DOUBT or size == self.sizes[-1][0]:
+                lower = self.lower(epsilon, min(size, MOST_LOWER))
+            if upper > limit * (ONE + share) or (lower is not None and lower > limit):
+                break
+        return upper, lower
+
+    def closed(self, epsilon: arb) -> arb | None:
+        """Return H(ε) of one release, beside one that may give itself away; None of others."""
+        chance = self.parts[-1][1].curves[0].fails if self.parts else None
+        if not self.alone and (chance is None or len(self.parts) > 2 or self.parts[0][0] > 1):
+            return None
+        value = largest(curve.at(epsilon) for curve in self.parts[0][1].curves)
+        # P = (1 − δ) P' + δ R, Q = (1 − δ) Q' + δ R': H = δ + (1 − δ) H', in either order
+        return value if self.alone or chance is None else chance + (ONE - chance) * value
 
     def lower(self, epsilon: arb, size: int) -> arb | None:
         """Return a lower bound of H(ε) in the worse order; None where no pair attains it."""
-        if not self.attained:
+        if not all(one.attained and one.tails for _, pair in self.parts for one in pair.curves):
             return None
-        mass = arb(self.least) * arb(CUT)
-        bounds = []
-        for way in self.ways:
-            curves = [(count, both.curves[way % len(both.curves)]) for count, both in self.parts]
-            if any(curve.tails is None for _, curve in curves):
-                return None
-            steps = [step_of(curve, mass / count, size) for count, curve in curves]
-            ready = [(*one, step) for one, step in zip(curves, steps, strict=True)]
-            bounds.append(lower_bound(ready, epsilon, self.least, size))
-        return largest(bounds)
+        ways = [
+            [(count, pair.curves[way % len(pair.curves)]) for count, pair in self.parts]
+            for way in self.ways
+        ]
+        return largest(lower_bound(way, epsilon, self.least, size) for way in ways)
 
     def infinite(self) -> arb:
         """Return the mass of an infinite loss, at most."""
-        total = ZERO
-        for count, both in self.parts:
-            far = arb(2) ** 12
-            total += largest(curve.at(far) for curve in both.curves) * count
-        return total.min(ONE)
+        return arb(self.summed(lambda curve: curve.at(arb(laws.FARTHEST)))).min(ONE)
 
     @property
     def ways(self) -> range:
         """Orders that are checked: two where a curve differs."""
-        return range(max(len(both.curves) for _, both in self.parts))
+        return range(max(len(pair.curves) for _, pair in self.parts))
 
-    def law(self, way: int, size: int) -> laws.LossLaw:
-        """Return the upper law of all together in one order."""
+    def law(self, way: int, size: int) -> tuple[laws.Law, int]:
+        """Return the upper law of all together in one order, and its bits."""
         if (way, size) not in self._laws:
-            self._laws[way, size] = self._law(way, size)
+            total = sum(count for count, _ in self.parts)
+            # 2^−bits: N T roundings stay below δ 2^−24
+            bits = size.bit_length() + total.bit_length() + int(1 / self.least).bit_length() + 26
+            # what one release may leave beyond its lattice, and what all may cut at the ends
+            mass = arb(self.least) * arb(CUT)
+            stages = sum(2 * count.bit_length() + 1 for count, _ in self.parts)
+            lattice = laws.Lattice(size, bits, integer_down(mass, bits) // (2 * stages))
+            found: laws.Law | None = None
+            for count, pair in self.parts:
+                curve = pair.curves[way % len(pair.curves)]
+                one = laws.upper_law(lattice, curve, mass / total)
+                one = lattice.power(one, count)
+                found = one if found is None else lattice.add(found, one)
+            assert found is not None
+            self._laws[way, size] = found, bits
         return self._laws[way, size]
-
-    def _law(self, way: int, size: int) -> laws.LossLaw:
-        total = sum(count for count, _ in self.parts)
-        # 2^−bits: N T roundings stay below δ 2^−24
-        scarce = max(1, int(1 / self.least)).bit_length()
-        bits = size.bit_length() + total.bit_length() + scarce + 26
-        # what one release may leave beyond its lattice, and what all may cut at the ends
-        mass = arb(self.least) * arb(CUT) / total
-        cut = integer_down(arb(self.least) * arb(CUT), bits) // (2 * len(self.parts))
-        found: laws.LossLaw | None = None
-        for count, both in self.parts:
-            curve = both.curves[way % len(both.curves)]
-            one = laws.upper_law(curve, step_of(curve, mass, size), bits, mass, size)
-            part = laws.power(one, count, cut, size)
-            found = part if found is None else laws.add(found, part, cut, size)
-        assert found is not None
-        return found
 
 
 class Worst(Composed):
@@ -197,7 +166,7 @@ class Worst(Composed):
         delta: the least δ that is asked for.
     """
 
-    def __init__(self, choices: Sequence[Sequence[tuple[int, Both]]], delta: fmpq) -> None:
+    def __init__(self, choices: Sequence[Parts], delta: fmpq) -> None:
         super().__init__((), delta)
         self.choices = [Composed(parts, delta, (ROUGH, *SIZES)) for parts in choices]
 
@@ -214,54 +183,43 @@ class Worst(Composed):
                 return ONE, lower
         return upper, lower
 
-
-def step_of(curve: Curve, mass: arb, size: int) -> int:
-    """Return the exponent of a lattice that holds one release in half of the points."""
-    low, high = laws.reach(curve, mass)
-    return max(-60, math.frexp(max(high - low, 2.0**-40) * 2.0 / size)[1])
+    def infinite(self) -> arb:
+        """Return the mass of an infinite loss, at most."""
+        return largest(one.infinite() for one in self.choices)
 
 
-def alike(parts: Sequence[tuple[int, Both]]) -> list[tuple[int, Both]]:
+def alike(parts: Parts) -> Parts:
     """Return parts whose orders agree: the upper envelope of both orders where they do not."""
-    orders = {(both.order, len(both.curves)) for _, both in parts if len(both.curves) > 1}
+    orders = {(pair.order, len(pair.curves)) for _, pair in parts if len(pair.curves) > 1}
     # the sampled sample of an asymmetric pair has more curves than orders: never one by one
     if len(orders) <= 1 and all(order for order, _ in orders):
-        return list(parts)
+        return parts
     return [
-        (count, both if len(both.curves) == 1 else replace(both, curves=(highest(both.curves),)))
-        for count, both in parts
+        (count, pair if len(pair.curves) == 1 else Pair((highest(pair.curves),)))
+        for count, pair in parts
     ]
 
 
-def failed(parts: Sequence[tuple[int, Both]]) -> list[tuple[int, Both]]:
-    """Return parts with all that may give themselves away as one, the last: 1 − Π (1 − δ)."""
-    kept, silent, attained = [], ONE, True
-    for count, both in parts:
-        curve = both.curves[0]
-        if curve.fails is None:
-            kept.append((count, both))
-        else:
-            silent, attained = silent * (ONE - curve.fails) ** count, attained and curve.attained
-    if len(kept) < len(parts):
-        (curve,) = failing(ONE - silent).curves
-        kept.append((1, Both((replace(curve, attained=attained),))))
-    return kept
+def merged(parts: Parts) -> list[tuple[int, Pair]]:
+    """Return parts with all Gaussians as one, the first, and all that may fail as one, the last.
 
-
-def merged(parts: Sequence[tuple[int, Both]]) -> tuple[tuple[int, Both], ...]:
-    """Return parts with all Gaussians as one: squares of μ add up exactly."""
-    square, attained, rest = fmpq(0), True, []
-    parts = failed(alike(parts))
-    found = False
-    for count, both in parts:
-        known = both.curves[0].gaussian if len(both.curves) == 1 else None
-        if known is None:
-            rest.append((count, both))
+    Squares of μ add up exactly, and nothing gives itself away with probability Π (1 − δ).
+    """
+    square, silent, rest = fmpq(0), ONE, []
+    moved, failed = [], []
+    for count, pair in alike(parts):
+        curve = pair.curves[0]
+        if curve.fails is not None:
+            silent *= (ONE - curve.fails) ** count
+            failed.append(curve.attained)
+        elif curve.gaussian is not None and len(pair.curves) == 1:
+            square += curve.gaussian * count
+            moved.append(curve.attained)
         else:
-            found, square = True, square + known * count
-            attained = attained and both.curves[0].attained
-    if not found or (square == 0 and rest):
-        return tuple(rest)
-    one = gaussian(square)
-    curves = tuple(replace(curve, attained=attained) for curve in one.curves)
-    return ((1, replace(one, curves=curves)), *rest)
+            rest.append((count, pair))
+    if moved and (square > 0 or not rest):
+        rest.insert(0, (1, gaussian(square) if all(moved) else gaussian(square).bounding))
+    if failed:
+        shown = failing(ONE - silent)
+        rest.append((1, shown if all(failed) else shown.bounding))
+    return rest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from flint import arb, fmpq
 
@@ -30,6 +31,7 @@ class Curve:
         fails: δ, where it is the curve of a release that gives itself away with probability δ and
             says nothing otherwise.
         renyi: ln ∫ P^α Q^{1−α} at an order α > 1 as a ball; None where no closed form is known.
+        costly: whether H is an integral, to be evaluated at fewer points.
     """
 
     height: Height
@@ -41,6 +43,7 @@ class Curve:
     exact: Callable[[fmpq], fmpq] | None = None
     renyi: Moment | None = None
     fails: arb | None = None
+    costly: bool = False
 
     def at(self, epsilon: arb) -> arb:
         """Return H(ε), no less than max(0, 1 − e^ε) and no more than 1, which every pair obeys."""
@@ -50,70 +53,59 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Both:
+class Pair:
     """The curves of (P, Q) and of (Q, P); one of them where they are equal.
 
     Attributes:
-        curves: one or two.
-        note: what is true up to something, in words.
+        curves: one or two; of a table one of every two rows.
         order: which inputs the first curve has first, so that orders of several releases agree;
             empty where one curve serves both.
-        theorems: what was used.
     """
 
     curves: tuple[Curve, ...]
-    note: str = ""
     order: str = ""
-    theorems: tuple[str, ...] = ()
+
+    @property
+    def bounding(self) -> Pair:
+        """The same as upper bounds: nothing is proved false by them."""
+        return replace(self, curves=tuple(replace(one, attained=False) for one in self.curves))
 
 
-def from_tails(
-    tails: Tails,
-    *,
-    most: arb | None = None,
-    pure: fmpq | None = None,
-    gaussian: fmpq | None = None,
-    renyi: Moment | None = None,
-) -> Curve:
-    """Return the curve of a pair by its tails."""
+def from_tails(tails: Tails, **known: Any) -> Curve:
+    """Return the curve of a pair by its tails, and what else is known of it."""
 
     def height(epsilon: arb) -> arb:
         # H(ε) = P(L > ε) − e^ε Q(L > ε): exact, in balls of enough bits for what cancels
         own, other = tails(epsilon)
         return own - epsilon.exp() * other
 
-    if pure is not None:
-        most = arb(pure)
-    return Curve(height, tails=tails, most=most, pure=pure, gaussian=gaussian, renyi=renyi)
+    return Curve(height, tails=tails, **known)
 
 
 def turned(curve: Curve, *, most: arb | None = None) -> Curve:
     """Return the curve of (Q, P) from that of (P, Q): H'(ε) = 1 − e^ε + e^ε H(−ε)."""
-    tails = curve.tails
-    if tails is not None:
-        known = tails
+    known = curve.tails
 
-        def other(epsilon: arb) -> tuple[arb, arb]:
-            # L' = −L: Q(L < −ε) = 1 − Q(L >= −ε), and what ties weigh cancels in H
-            own, swapped = known(-epsilon)
-            return ONE - swapped, ONE - own
+    def tails(epsilon: arb) -> tuple[arb, arb]:
+        # L' = −L: Q(L < −ε) = 1 − Q(L >= −ε), and what ties weigh cancels in H
+        assert known is not None
+        own, other = known(-epsilon)
+        return ONE - other, ONE - own
 
-        return replace(from_tails(other, most=most), attained=curve.attained)
-    return Curve(
-        lambda epsilon: ONE - epsilon.exp() + epsilon.exp() * curve.at(-epsilon),
-        attained=curve.attained,
-        most=most,
-    )
+    def height(epsilon: arb) -> arb:
+        return -epsilon.expm1() + epsilon.exp() * curve.at(-epsilon)
+
+    if known is not None:
+        return from_tails(tails, attained=curve.attained, most=most)
+    return Curve(height, attained=curve.attained, most=most)
 
 
-def highest(curves: Sequence[Curve], *, attained: bool = True) -> Curve:
+def highest(curves: Sequence[Curve]) -> Curve:
     """Return the upper envelope: a curve that dominates each, and is one pair's at every ε."""
-    if len(curves) == 1:
-        return curves[0]
-    bounds = [curve.most for curve in curves]
-    known = [bound for bound in bounds if bound is not None]
+    known = [curve.most for curve in curves if curve.most is not None]
     return Curve(
         lambda epsilon: largest(curve.at(epsilon) for curve in curves),
-        attained=attained and all(curve.attained for curve in curves),
-        most=largest(known) if len(known) == len(bounds) else None,
+        attained=all(curve.attained for curve in curves),
+        most=largest(known) if len(known) == len(curves) else None,
+        costly=any(curve.costly for curve in curves),
     )

@@ -6,11 +6,13 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import accumulate
+from typing import Any
 
 from flint import arb, fmpq
 
 from tacit_check.balls import HALF, ONE, ZERO, RefusedFileError, half_square_tail, largest, whole
-from tacit_check.curves import Both, Curve, Height, from_tails, highest, turned
+from tacit_check.curves import Curve, Height, Pair, from_tails, highest, turned
 
 # The first curve has the record and the second has not.
 ADDED = "with against without"
@@ -24,11 +26,11 @@ MOST_TERMS = 20_000
 SMOOTHING = 16
 # Whole Rényi orders of a sample.
 MOST_ORDER = 1024
-# Records of a group.
-MOST_RECORDS = 512
+# Half of the width of a root.
+NEAR = arb(2) ** -150
 
 
-def gaussian(square: fmpq) -> Both:
+def gaussian(square: fmpq) -> Pair:
     """N(μ, 1) against N(0, 1), by μ²: P(L > ε) = Φ(μ/2 − ε/μ), Q(L > ε) = Φ(−μ/2 − ε/μ)."""
     if square == 0:
         return nothing()
@@ -39,22 +41,23 @@ def gaussian(square: fmpq) -> Both:
         return half_square_tail(middle - mu * HALF), half_square_tail(middle + mu * HALF)
 
     # D_α = α μ²/2
-    curve = from_tails(
-        tails, gaussian=square, renyi=lambda order: arb(order * (order - 1) * square / 2)
-    )
-    return Both((curve,), theorems=("Balle and Wang (2018), Theorem 8",))
+    def renyi(order: fmpq) -> arb:
+        return arb(order * (order - 1) * square / 2)
+
+    return Pair((from_tails(tails, gaussian=square, renyi=renyi),))
 
 
-def nothing() -> Both:
+def nothing() -> Pair:
     """Two equal laws."""
-    return Both((from_tails(_equal, pure=fmpq(0), gaussian=fmpq(0), renyi=lambda _: ZERO),))
+
+    def tails(epsilon: arb) -> tuple[arb, arb]:
+        return (ONE, ONE) if epsilon < 0 else (ZERO, ZERO)
+
+    known = {"most": ZERO, "pure": fmpq(0), "gaussian": fmpq(0)}
+    return Pair((from_tails(tails, renyi=lambda _: ZERO, **known),))
 
 
-def _equal(epsilon: arb) -> tuple[arb, arb]:
-    return (ONE, ONE) if epsilon < 0 else (ZERO, ZERO)
-
-
-def laplace(exact: fmpq) -> Both:
+def laplace(exact: fmpq) -> Pair:
     """Noise e^{−|x|}/2 moved by L: the loss is L on one side, −L on the other, 2x − L between."""
     if exact == 0:
         return nothing()
@@ -75,11 +78,10 @@ def laplace(exact: fmpq) -> Both:
         value = down * (up * loss).exp() + up * (-down * loss).exp()
         return (value / arb(2 * order - 1)).log()
 
-    source = "Balle, Barthe and Gaboardi (2018), Theorem 3; for vectors: the l1 worst case"
-    return Both((from_tails(tails, pure=exact, renyi=renyi),), theorems=(source,))
+    return Pair((from_tails(tails, most=loss, pure=exact, renyi=renyi),))
 
 
-def discrete_laplace(shift: int, scale: fmpq) -> Both:
+def discrete_laplace(shift: int, scale: fmpq) -> Pair:
     """Noise ∝ a^|k|, a = e^{−1/b}, moved by a whole Δ; the loss at k between is (2k − Δ)/b."""
     if shift == 0:
         return nothing()
@@ -88,23 +90,19 @@ def discrete_laplace(shift: int, scale: fmpq) -> Both:
     curve = _stepped(
         lambda epsilon: (epsilon / rate + shift) * HALF,
         lambda first: (_geometric(base, first - shift), _geometric(base, first)),
-        pure=fmpq(shift) / scale,
+        arb(shift) * rate,
     )
-    source = "Ghosh, Roughgarden and Sundararajan (2012): the two-sided geometric law"
-    return Both((curve,), theorems=(source,))
+    return Pair((replace(curve, pure=fmpq(shift) / scale),))
 
 
 def _stepped(
-    place: Height, above: Callable[[int], tuple[arb, arb]], *, pure: fmpq | None = None
+    place: Height, above: Callable[[int], tuple[arb, arb]], most: arb | None = None
 ) -> Curve:
-    """A pair on whole numbers whose loss exceeds ε where k > place(ε)."""
-    most = None if pure is None else arb(pure)
+    """A pair on whole numbers whose loss, at most ``most``, exceeds ε where k > place(ε)."""
 
     def tails(epsilon: arb) -> tuple[arb, arb]:
-        if most is not None and epsilon >= most:
-            return ZERO, ZERO
-        if most is not None and epsilon < -most:
-            return ONE, ONE
+        if most is not None and abs(epsilon) >= most:
+            return (ZERO, ZERO) if epsilon > 0 else (ONE, ONE)
         return above(_floor(place(epsilon).mid()) + 1)
 
     def height(epsilon: arb) -> arb:
@@ -113,7 +111,7 @@ def _stepped(
         firsts = {_floor(found.lower()) + 1, _floor(found.upper()) + 1}
         return largest(own - scale * other for own, other in map(above, firsts))
 
-    return Curve(height, tails=tails, most=most, pure=pure)
+    return Curve(height, tails=tails, most=most)
 
 
 def _floor(number: arb) -> int:
@@ -127,40 +125,23 @@ def _geometric(base: arb, first: int) -> arb:
     return ONE - base ** (1 - first) / (ONE + base)
 
 
-def discrete_gaussian(shift: int, variance: fmpq, coordinates: int) -> Both:
-    """Noise ∝ e^{−k²/2s²} on whole numbers, moved by Δ in Euclidean norm."""
-    if shift == 0:
-        return nothing()
-    spread = float(variance) ** 0.5
-    if coordinates == 1 and 40 * spread + shift < MOST_TERMS:
-        return Both((_whole(shift, variance, spread),), theorems=(WHOLE,))
-    if variance <= SMOOTHING:
-        raise RefusedFileError(
-            "discrete-gaussian: expected a variance above 16 in many coordinates"
-        )
-    return smoothed(fmpq(shift * shift), variance, coordinates)
+def discrete_gaussian(shift: int, variance: fmpq) -> Pair:
+    """Noise ∝ e^{−k²/2s²} on whole numbers, moved by a whole Δ: summed term by term."""
+    return Pair((_whole(shift, variance, float(variance) ** 0.5),)) if shift else nothing()
 
 
-def smoothed(square: fmpq, variance: fmpq, coordinates: int) -> Both:
+def smoothed(square: fmpq, variance: fmpq) -> Pair:
     """Noise ∝ e^{−k²/2s²} on whole numbers, moved by √square: N(Δ, s² − 16), up to e^{±η}."""
+    if variance <= SMOOTHING:
+        raise RefusedFileError(f"variance: expected more than {SMOOTHING} in many coordinates")
     # a discrete Gaussian is what rounding N(z, s² − 16) at random gives, up to e^{±η}
-    smooth = gaussian(square / (variance - SMOOTHING))
+    return gaussian(square / (variance - SMOOTHING)).bounding
+
+
+def smoothing_note(coordinates: int) -> str:
+    """Return what is given up by it, η = 14 · coordinates · e^{−32π²}, in words."""
     power = 0.4343 * (32 * 9.8696) - len(str(14 * coordinates))
-    note = f"up to a factor exp(±10^-{int(power)}) of every probability"
-    return bounding(smooth, SMOOTH, note)
-
-
-def bounding(both: Both, theorem: str, note: str = "") -> Both:
-    """Return curves as upper bounds."""
-    curves = tuple(replace(one, attained=False) for one in both.curves)
-    return Both(curves, note=note, theorems=(theorem,))
-
-
-WHOLE = "Canonne, Kamath and Steinke (2020), Definition 1: summed term by term"
-TAIL = "Canonne, Kamath and Steinke (2020), Proposition 25: the tail of whole noise"
-SMOOTH = (
-    "Micciancio and Peikert (2013), Lemma 3.1: a discrete Gaussian by rounding a continuous one"
-)
+    return f"up to a factor exp(±10^-{int(power)}) of every probability"
 
 
 def _whole(shift: int, variance: fmpq, spread: float) -> Curve:
@@ -193,51 +174,49 @@ def _whole(shift: int, variance: fmpq, spread: float) -> Curve:
     )
 
 
-def response(truth: fmpq, categories: int) -> Both:
-    """The truth with probability p, any other of k answers with r = (1 − p)/(k − 1)."""
+def response_of(epsilon: fmpq, categories: int) -> Pair:
+    """The truth of k answers with probability e^ε/(e^ε + k − 1), any other alike."""
+    curve = finite_pair(*answers(truth_of(epsilon, categories), categories))
+    return Pair((replace(curve, most=arb(epsilon), pure=epsilon),))
+
+
+def answers(truth: Any, categories: int) -> tuple[list[Any], list[Any]]:
+    """Return the laws of (an answer, another, the rest) where either of both is the truth."""
     other = (1 - truth) / (categories - 1)
     rest = other * (categories - 2)
-    return Both((fractions([truth, other, rest], [other, truth, rest]),), theorems=(RESPONSE,))
+    return [truth, other, rest], [other, truth, rest]
 
 
-RESPONSE = "Kairouz, Oh and Viswanath (2016), Section 3"
-
-
-def told(epsilon: fmpq, categories: int) -> Both:
-    """The same with p = e^ε/(e^ε + k − 1)."""
-    truth = ONE / (ONE + (categories - 1) * arb(-epsilon).exp())
-    other = (ONE - truth) / (categories - 1)
-    rest = other * (categories - 2)
-    curve = finite_pair([truth, other, rest], [other, truth, rest])
-    return Both((replace(curve, most=arb(epsilon), pure=epsilon),), theorems=(RESPONSE,))
+def truth_of(epsilon: fmpq, categories: int) -> arb:
+    """Return e^ε/(e^ε + k − 1)."""
+    return ONE / (ONE + (categories - 1) * arb(-epsilon).exp())
 
 
 def fractions(own: list[fmpq], other: list[fmpq]) -> Curve:
     """The curve of two laws of fractions: exact at γ = e^ε, Σ max(p − γ q, 0)."""
-    curve = finite_pair([arb(one) for one in own], [arb(one) for one in other])
 
     def exact(gamma: fmpq) -> fmpq:
         gains = (p - gamma * q for p, q in zip(own, other, strict=True))
         return sum((gain for gain in gains if gain > 0), fmpq(0))
 
-    return replace(curve, exact=exact)
+    return replace(finite_pair(list(map(arb, own)), list(map(arb, other))), exact=exact)
 
 
 def finite_pair(own: list[arb], other: list[arb]) -> Curve:
     """The curve of two laws on a few outcomes, H = Σ max(p − e^ε q, 0)."""
-    ratios: list[arb] = [
+    ratios = [
         (p / q).log() if q > 0 and p > 0 else arb.pos_inf() if p > 0 else arb.neg_inf()
         for p, q in zip(own, other, strict=True)
     ]
-    order = sorted(range(len(own)), key=lambda place: -_key(ratios[place]))
-    sums = [(ZERO, ZERO)]
-    for place in order:
-        sums.append((sums[-1][0] + own[place], sums[-1][1] + other[place]))
-    keys = [-_key(ratios[place]) for place in order]
+    # by falling loss: laws of so many outcomes
+    order = sorted(range(len(own)), key=lambda place: -float(ratios[place].mid()))
+    keys = [-float(ratios[place].mid()) for place in order]
+    sums = [list(accumulate((law[place] for place in order), initial=ZERO)) for law in (own, other)]
 
     def tails(epsilon: arb) -> tuple[arb, arb]:
         # how many outcomes have a loss above ε
-        return sums[bisect_left(keys, -float(epsilon.mid()))]
+        place = bisect_left(keys, -float(epsilon.mid()))
+        return sums[0][place], sums[1][place]
 
     def height(epsilon: arb) -> arb:
         scale, total = epsilon.exp(), ZERO
@@ -262,23 +241,17 @@ def finite_pair(own: list[arb], other: list[arb]) -> Curve:
     return Curve(height, tails=tails, most=most, renyi=renyi)
 
 
-def _key(ratio: arb) -> float:
-    return float(ratio.mid()) if ratio.is_finite() else float("inf") if ratio > 0 else -float("inf")
-
-
-def table(rows: list[list[fmpq]]) -> Both:
-    """Every two rows of a finite mechanism."""
-    if len(rows) ** 2 * len(rows[0]) > MOST_WORK:
+def table(laws: list[list[fmpq]]) -> Pair:
+    """Every two rows of a finite mechanism, probabilities outcome by outcome."""
+    if len(laws) ** 2 * len(laws[0]) > MOST_WORK:
         raise RefusedFileError("table: more pairs of rows than a checker compares")
-    laws = [[weight / sum(row, fmpq(0)) for weight in row] for row in rows]
     curves = [fractions(one, other) for one in laws for other in laws if one is not other]
-    theorems = ("the definition, outcome by outcome",)
-    if len(rows) > MOST_ORDERED:
-        return Both((highest(curves),), theorems=theorems)
-    return Both(tuple(curves), order=f"two of {len(rows)} rows", theorems=theorems)
+    if len(laws) > MOST_ORDERED:
+        return Pair((highest(curves),))
+    return Pair(tuple(curves), f"two of {len(laws)} rows")
 
 
-def exponential(exact: fmpq) -> Both:
+def exponential(exact: fmpq) -> Pair:
     """A loss within an interval of length η: H = (1 − e^{(ε − η)/2})²/(1 − e^{−η}) at |ε| <= η."""
     width = arb(exact)
     scale = -(-width).expm1()
@@ -289,21 +262,20 @@ def exponential(exact: fmpq) -> Both:
         part = -((epsilon - width) * HALF).expm1()
         return part * part / scale
 
-    source = "Dong, Durfee and Rogers (2020): mechanisms of bounded range"
     # attained for one release at every ε, by a pair that depends on ε
-    return Both((Curve(height, most=width, pure=exact),), theorems=(source,))
+    return Pair((Curve(height, most=width, pure=exact),))
 
 
-def failing(chance: arb) -> Both:
+def failing(chance: arb) -> Pair:
     """A release that gives itself away with probability δ and says nothing otherwise."""
 
     def tails(epsilon: arb) -> tuple[arb, arb]:
         return (ONE, ONE - chance) if epsilon < 0 else (chance, ZERO)
 
-    return Both((replace(from_tails(tails), fails=chance),))
+    return Pair((replace(from_tails(tails), fails=chance),))
 
 
-def key_alone(length: int, most: int, threshold: int, variance: fmpq) -> Both:
+def key_alone(length: int, most: int, threshold: int, variance: fmpq) -> Pair:
     """A key that one unit alone has passes: of k with weight ⌊U/√k⌋, k P(X >= T − w) at most."""
     spread = arb(variance).sqrt()
     # P(X >= m) <= P(N(0, s²) >= m − 1)
@@ -311,10 +283,10 @@ def key_alone(length: int, most: int, threshold: int, variance: fmpq) -> Both:
         half_square_tail((threshold - math.isqrt(length * length // k) - 1) / spread) * k
         for k in range(1, most + 1)
     ]
-    return bounding(failing(largest(chances).min(ONE)), TAIL)
+    return failing(largest(chances).min(ONE)).bounding
 
 
-def sampled(rate: fmpq, base: Both) -> Both:
+def sampled(rate: fmpq, base: Pair) -> Pair:
     """Poisson samples: (1 − q) Q + q P against Q, and (Q, P) by duality."""
     if rate == 0:
         return nothing()
@@ -331,8 +303,7 @@ def sampled(rate: fmpq, base: Both) -> Both:
         back = turned(forward, most=-(rest + share * least).log())
         # of a Gaussian the reverse order is the smaller at every Rényi order
         curves += [forward, replace(back, renyi=forward.renyi, attained=back.attained)]
-    source = "Zhu, Dong and Wang (2022), Theorem 11; Balle, Barthe and Gaboardi (2018), Theorem 2"
-    return Both(tuple(curves), base.note, ADDED, (*base.theorems, source))
+    return Pair(tuple(curves), ADDED)
 
 
 def _sampled(share: arb, rest: arb, base: Curve, most: arb | None) -> Curve:
@@ -370,88 +341,94 @@ def _sampled(share: arb, rest: arb, base: Curve, most: arb | None) -> Curve:
     return Curve(height, base.attained, kept, most, renyi=renyi)
 
 
-def replaced(rate: fmpq, exact: fmpq) -> Both:
+def replaced(rate: fmpq, exact: fmpq) -> Pair:
     """(1 − q) N(0) + q N(d) against (1 − q) N(0) + q N(−d), equal in both orders, by d²."""
     if rate == 0 or exact == 0:
         return nothing()
     if rate == 1:
         return gaussian(4 * exact)
-    square, share, rest = arb(exact), arb(rate), arb(1 - rate)
-    distance = square.sqrt()
-    lift = (-square * HALF).exp() * share / rest
+    share, rest = arb(rate), arb(1 - rate)
+    lift = (-arb(exact) * HALF).exp() * share / rest
 
-    def tails(epsilon: arb) -> tuple[arb, arb]:
-        # 1 + A u = γ (1 + A/u), u = e^{dx}: A u² + (1 − γ) u − γ A = 0
-        gamma = epsilon.exp()
+    def root(gamma: arb) -> arb:
+        # 1 + A u = γ (1 + A/u): A u² + (1 − γ) u − γ A = 0
         half = (gamma - 1) / (2 * lift)
-        root = (half * half + gamma).sqrt()
+        found = (half * half + gamma).sqrt()
         # the root without what cancels: γ/(root − half) below 1
-        ratio = half + root if half >= 0 else gamma / (root - half)
-        x = ratio.log() / distance
-        middle = rest * half_square_tail(x)
-        return (
-            middle + share * half_square_tail(x - distance),
-            middle + share * half_square_tail(x + distance),
-        )
+        return half + found if half >= 0 else gamma / (found - half)
 
-    source = "the pair of opposite shifts: Tacit, docs/explanation/sampling.md"
-    return Both((from_tails(tails),), theorems=(source,))
+    return Pair((_shifted([ZERO, rest, share], [share, rest, ZERO], -1, exact, root),))
 
 
-def group(rate: fmpq, exact: fmpq, records: int) -> Both:
+def group(rate: fmpq, exact: fmpq, records: int) -> Pair:
     """Σ_j Bin(k, q)(j) N(jd, 1) against N(0, 1), and the other order, by d²."""
     if rate == 0 or exact == 0:
         return nothing()
-    if records > MOST_RECORDS:
-        raise RefusedFileError(f"groups: expected at most {MOST_RECORDS} records")
     if rate == 1:
         return gaussian(exact * (records * records))
     square, share, rest = arb(exact), arb(rate), arb(1 - rate)
-    distance = square.sqrt()
     chances = [
         arb.bin_uiui(records, j) * share**j * rest ** (records - j) for j in range(records + 1)
     ]
+    # Σ_j c_j e^{−d²j²/2} u^j = e^ε
     lifts = [chance * (-square * (j * j) * HALF).exp() for j, chance in enumerate(chances)]
+    none = [ONE] + [ZERO] * records
+    forward = _shifted(chances, none, 0, exact, lambda gamma: _crossing(lifts, gamma))
+    return Pair((forward, turned(forward, most=-rest.log() * records)), ADDED)
+
+
+def _shifted(
+    own: list[arb], other: list[arb], first: int, exact: fmpq, root: Callable[[arb], arb | None]
+) -> Curve:
+    """Σ_j p_j N(jd, 1) against Σ_j q_j N(jd, 1), j from ``first``, a likelihood ratio that grows.
+
+    ``root`` gives u = e^{dx} where the ratio is γ; None where it is above γ everywhere.
+    """
+    distance = arb(exact).sqrt()
 
     def tails(epsilon: arb) -> tuple[arb, arb]:
-        # Σ_j c_j e^{−d²j²/2} u^j = e^ε at u = e^{dx}, enclosed by bisection and Newton
-        found = _crossing(lifts, epsilon.exp())
+        found = root(epsilon.exp())
         if found is None:
             return ONE, ONE
         x = found.log() / distance
-        own = sum((c * half_square_tail(x - distance * j) for j, c in enumerate(chances)), ZERO)
-        return own, half_square_tail(x)
+        above = [half_square_tail(x - distance * (first + j)) for j in range(len(own))]
+        return (
+            sum((p * tail for p, tail in zip(own, above, strict=True) if p > 0), ZERO),
+            sum((q * tail for q, tail in zip(other, above, strict=True) if q > 0), ZERO),
+        )
 
-    forward = from_tails(tails)
-    source = "Choquette-Choo, Ganesh, Steinke and Thakurta (2024), Lemma 4.5 and Theorem 4.7"
-    curves = (forward, turned(forward, most=-rest.log() * records))
-    return Both(curves, order=ADDED, theorems=(source,))
+    return from_tails(tails)
 
 
 def _crossing(lifts: list[arb], level: arb) -> arb | None:
-    """Enclose the u > 0 where an increasing polynomial reaches a level."""
+    """Enclose the u > 0 where an increasing polynomial reaches a level, by the logarithm of u."""
     if not level > lifts[0]:
         return None
 
-    def value(u: arb) -> arb:
-        total = ZERO
+    def gap(place: arb) -> arb:
+        u, total = place.exp(), ZERO
         for lift in reversed(lifts):
             total = total * u + lift
-        return total
+        return (total / level).log()
 
-    # by the logarithm of u: value(low) < level < value(high) surely, at every turn
+    # gap(low) < 0 < gap(high) surely, at every turn
     low, high = arb(-1), arb(1)
-    while not value(low.exp()) < level:
+    while not gap(low) < 0:
         low = low * 2
-    while not value(high.exp()) > level:
+    while not gap(high) > 0:
         high = high * 2
-    for _ in range(150):
-        middle = ((low + high) * HALF).mid()
-        reached = value(middle.exp())
-        if reached < level:
-            low = middle
-        elif reached > level:
-            high = middle
+    below, above, side = gap(low), gap(high), 0
+    for _ in range(100):
+        # false position; an end that stays counts half (the Illinois rule)
+        middle = ((low * above - high * below) / (above - below)).mid()
+        found = gap(middle)
+        near, far = middle - NEAR, middle + NEAR
+        if abs(found) < NEAR and gap(near) < 0 and gap(far) > 0:
+            return near.union(far).exp()
+        if found < 0:
+            low, below, above, side = middle, found, above / (2 if side < 0 else 1), -1
+        elif found > 0:
+            high, above, below, side = middle, found, below / (2 if side > 0 else 1), 1
         else:
             break
     return low.union(high).exp()

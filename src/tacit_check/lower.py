@@ -1,132 +1,125 @@
-"""Lower bounds of a composition: losses in bins, rounded to a lattice, and how far that went."""
+"""Lower bounds of a composition: losses in bins, gathered on a lattice, and how far that went."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from flint import arb, fmpq
 
 from tacit_check.balls import HALF, ONE, ZERO, integer_down, whole
 from tacit_check.curves import Curve
-from tacit_check.laws import LossLaw, convolved, height, nodes, reach, repeated, trimmed
+from tacit_check.laws import Lattice, Law, ends, fitted, height, nodes
+
+# Bins about the middle of a law.
+DENSE = 1024
 
 
-class Rounded:
-    """Sums of rounded losses, and a bound of what rounding took from or gave to them.
+class Gathered(Lattice):
+    """Sums of losses that are gathered in bins, and a bound of what gathering gave to them.
 
-    A release is put in bins {s_j < L <= s_{j+1}}, which loses something and so bounds from below;
-    the loss of a bin, ln(P_j/Q_j), goes to the nearest lattice point. With e the loss before less
-    that after, S >= S' + Σ e and
+    A bin loses something and so bounds from below; its loss ln(P_j/Q_j) is near its middle, a
+    lattice point, and goes there. With e the loss before less that after, S = S' + Σ e and
 
-        H(ε) >= E (1 − e^{ε + η − S'})+ − P(Σ e < −η),
+        H(ε) >= E (1 − e^{ε + η − S'})+ − P(Σ e < −η).
 
-    the probability by Hoeffding's inequality: at most e^{−2t²/(n w²)} at η = t − n E e for n
-    independent e in an interval of length w.
+    For n independent e in an interval of length w the probability is 0 at η = −n min e, and by
+    Hoeffding's inequality at most e^{−2t²/(n w²)} at η = t − n E e.
 
     Args:
-        mass: probability left to each of the inequalities.
         size: points of a lattice.
         bits: of a mass.
+        mass: probability left to each of the inequalities.
     """
 
-    def __init__(self, mass: arb, size: int, bits: int) -> None:
-        self.mass, self.size, self.bits = mass, size, bits
-        self.shift, self.missed = ZERO, ZERO
+    def __init__(self, size: int, bits: int, mass: arb) -> None:
+        super().__init__(size, bits, integer_down(mass, bits) // size)
+        self.mass, self.shift, self.missed = mass, ZERO, ZERO
 
-    def settle(self, copies: int, mean: arb, width: arb) -> None:
-        """Count in the errors of so many independent roundings."""
-        deviation = width * (-self.mass.log() * HALF * copies).sqrt()
-        self.shift += deviation - arb(mean.lower()) * copies
-        self.missed += self.mass
-
-    def of(self, curve: Curve, step: int, copies: int) -> LossLaw:
-        """Return the rounded law of one release, of which there are so many."""
-        assert curve.tails is not None
+    def gathered(self, step: int, cells: Iterable[tuple[int, arb]], copies: int) -> Law:
+        """Put masses at losses, in units of 2^step, on whole ones, in so many independent sums."""
+        found: dict[int, int] = {}
+        # what is dropped has e = 0
+        least = most = mean = ZERO
+        for held, loss in cells:
+            point = whole((arb(loss.mid()) + HALF).floor())
+            found[point] = found.get(point, 0) + held
+            error = loss - point
+            least, most, mean = least.min(error), most.max(error), mean + error * held
         unit = arb(2) ** step
-        low, high = reach(curve, self.mass / copies)
-        ends = math.floor(low / 2.0**step), math.ceil(high / 2.0**step)
-        points = nodes(min(ends[0], -1), max(ends[1], 1))
+        surely = -unit * least * copies
+        width = unit * (most - least)
+        likely = width * (-self.mass.log() * HALF * copies).sqrt()
+        likely -= unit * mean / arb(2) ** self.bits * copies
+        if likely < surely:
+            self.missed += self.mass
+        self.shift += likely if likely < surely else surely
+        first = min(found, default=0)
+        masses = [found.get(point, 0) for point in range(first, max(found, default=0) + 1)]
+        return Law(step, first, masses)
+
+    def of(self, curve: Curve, copies: int) -> Law:
+        """Return the gathered law of one release, of which there are so many."""
+        assert curve.tails is not None
+        step, low, high = fitted(curve, self.mass / copies, self.size)
+        unit, cells = arb(2) ** step, []
+        # every bin is an even number of points long: a lattice point is its middle
+        points = [2 * point for point in nodes(low / 2, high / 2, DENSE)]
         sums = [curve.tails(unit * point) for point in points]
-        masses = [0] * (points[-1] - points[0] + 1)
-        mean, errors = ZERO, [ZERO]
-        for place in range(len(points) - 1):
-            own, other = (a - b for a, b in zip(sums[place], sums[place + 1], strict=True))
+        for place, (above, below) in enumerate(pairwise(sums)):
+            own, other = above[0] - below[0], above[1] - below[1]
             held = integer_down(own, self.bits)
-            if held <= 0:
-                continue
-            # the loss of a bin is at least that of its lower end
-            found = (own / other).log() / unit if other > 0 else arb(points[place])
-            loss = arb(found.lower()) if found.is_finite() else arb(points[place])
-            nearest = min(max(whole((loss + HALF).floor()), points[0]), points[-1])
-            error = (loss - nearest) * unit
-            masses[nearest - points[0]] += held
-            errors.append(error)
-            # E e from below: a mass that is not known goes where it harms
-            mean += own * error
-        # what lies above the last point is put there; below the first it is dropped: e = 0
-        masses[-1] += max(0, integer_down(sums[-1][0], self.bits))
-        lowest, highest = min(errors, key=_middle), max(errors, key=_middle)
-        self.settle(copies, mean, (highest - lowest).max(ZERO))
-        return LossLaw(step, points[0], masses, 0, self.bits, upper=False)
+            if held > self.cut // copies:
+                loss = (own / other).log() / unit if other > 0 else arb.nan()
+                # at least that of its lower end, and where nothing else is known that
+                cells.append((held, loss if loss.is_finite() else arb(points[place])))
+        # what lies above the last point falls there
+        cells.append((max(0, integer_down(sums[-1][0], self.bits)), arb(points[-1])))
+        return self.gathered(step, cells, copies)
 
-    def coarser(self, law: LossLaw, copies: int) -> LossLaw:
-        """Round odd points by turns up and down, in every one of so many independent sums."""
-        first, last = law.first // 2, (law.first + len(law.masses)) // 2 + 1
-        found = [0] * (last - first + 1)
-        down = up = 0
-        for place, held in enumerate(law.masses):
-            point = law.first + place
-            if point % 4 == 1:
-                found[(point - 1) // 2 - first] += held
-                down += held
-            elif point % 4 == 3:
-                found[(point + 1) // 2 - first] += held
-                up += held
-            else:
-                found[point // 2 - first] += held
-        # e is +h where it went down and −h where up; what is missing may all be of the latter
-        unit, scale = arb(2) ** law.step, arb(2) ** law.bits
-        missing = max(0, (1 << law.bits) - sum(law.masses))
-        self.settle(copies, unit * (down - up - missing) / scale, 2 * unit)
-        return LossLaw(law.step + 1, first, found, 0, law.bits, upper=False)
+    def coarser(self, law: Law, copies: int) -> Law:
+        """Gather the points 4k − 1, 4k and 4k + 1 at their common loss; 4k + 2 stays."""
+        unit = arb(2) ** law.step
+        grow = unit.exp()
+        held = dict(enumerate(law.masses, law.first))
 
-    def add(self, one: LossLaw, other: LossLaw, cut: int, copies: int) -> LossLaw:
-        """Return the law of the sum of two, on a lattice that holds it."""
-        while one.step < other.step:
-            one = self.coarser(one, copies)
-        while other.step < one.step:
-            other = self.coarser(other, copies)
-        masses = convolved(one.masses, other.masses, self.bits, upper=False)
-        law = LossLaw(one.step, one.first + other.first, masses, 0, self.bits, upper=False)
-        law = trimmed(law, cut)
-        while len(law.masses) > self.size:
-            law = self.coarser(law, copies)
-        return law
+        def cells() -> Iterable[tuple[int, arb]]:
+            for point in range(law.first // 2 * 2, law.first + len(law.masses) + 1, 2):
+                near = [
+                    held.get(point + one, 0) for one in ((-1, 0, 1) if point % 4 == 0 else (0,))
+                ]
+                total = sum(near)
+                if total > self.cut // copies:
+                    # Σ p_j e^{−s_j} is kept
+                    mean = (
+                        arb(total) if len(near) == 1 else near[0] * grow + near[1] + near[2] / grow
+                    )
+                    yield total, (arb(point) - (mean / total).log() / unit) / 2
 
-    def power(self, law: LossLaw, count: int, cut: int) -> LossLaw:
-        """Return the law of a sum of ``count``."""
-        return repeated(law, count, lambda a, b, alike: self.add(a, b, cut // max(1, alike), alike))
+        return self.gathered(law.step + 1, cells(), copies)
+
+    def rounded(self, product: int) -> int:
+        """Return a product of two masses in units, rounded down."""
+        return product >> self.bits
+
+    def trimmed(self, law: Law, cut: int) -> Law:
+        """Cut a mass at either end: a loss may fall, the top to what is kept, others to nothing."""
+        low, high, above, _ = ends(law.masses, cut)
+        kept = law.masses[low:high]
+        kept[-1] += above
+        return Law(law.step, law.first + low, kept)
 
 
-def _middle(ball: arb) -> float:
-    return float(ball.mid())
-
-
-def lower_bound(
-    parts: Sequence[tuple[int, Curve, int]], epsilon: arb, least: fmpq, size: int
-) -> arb:
-    """Return a lower bound of H(ε) of releases (count, curve, step of its lattice) together."""
-    total = sum(count for count, _, _ in parts)
-    scarce = max(1, int(1 / least)).bit_length()
-    bits = size.bit_length() + total.bit_length() + scarce + 40
-    mass = arb(least) * arb(2) ** -16
-    rounded = Rounded(mass, size, bits)
-    cut = integer_down(mass, bits)
-    law: LossLaw | None = None
-    for count, curve, step in parts:
-        one = rounded.power(rounded.of(curve, step, count), count, cut)
-        law = one if law is None else rounded.add(law, one, cut, 1)
+def lower_bound(parts: Sequence[tuple[int, Curve]], epsilon: arb, least: fmpq, size: int) -> arb:
+    """Return a lower bound of H(ε) of releases (count, curve) together."""
+    total = sum(count for count, _ in parts)
+    bits = size.bit_length() + total.bit_length() + int(1 / least).bit_length() + 40
+    lattice = Gathered(size, bits, arb(least) * arb(2) ** -16)
+    law: Law | None = None
+    for count, curve in parts:
+        one = lattice.power(lattice.of(curve, count), count)
+        law = one if law is None else lattice.add(law, one)
     assert law is not None
-    found = height(law, epsilon + rounded.shift) - rounded.missed
+    shifted = arb((epsilon + lattice.shift).upper())
+    found = height(law, shifted, bits) - lattice.missed
     return arb(found.lower()).max(ZERO).min(ONE)

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeAlias
 
 from flint import arb, fmpq
 
-from tacit_check import allocation, elementary, projections
-from tacit_check.balls import ONE, RefusedFileError, half_square_tail
-from tacit_check.boxes import distance as box_distance
-from tacit_check.boxes import rational_up
-from tacit_check.curves import Both
-from tacit_check.reading import Proof, count, items, number, numbers, only
+from tacit_check import allocation, boxes, elementary, projections
+from tacit_check.balls import ONE, RefusedFileError, half_square_tail, rational_up
+from tacit_check.composing import Parts
+from tacit_check.curves import Pair
+from tacit_check.reading import (
+    Fields,
+    Proof,
+    anything,
+    count,
+    decimal,
+    digest,
+    fields,
+    kind_of,
+    listed,
+    rows,
+    within,
+    word,
+)
 
 MOST_LEVELS, MOST_NODES, MOST_COUNT, MOST_BITS = 64, 4096, 10**12, 1 << 20
-Node: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -25,39 +36,24 @@ class Known:
     """What is known of a release.
 
     Attributes:
-        parts: (count, curves) of independent releases about the same record; none where there is no
-            pair of inputs.
+        choices: (count, pair) of independent releases about the same record, of every mechanism
+            that it may be; none where there is no pair of inputs.
         factor: what it multiplies the chance of any guess by.
         nats: an upper bound of the information, a number.
-        cells: (n, N) of a function with n values of one of N equally likely candidates.
-        given: what is taken as given, beside the sentences of the file.
-        theorems: used for it.
-        notes: what is true up to something.
+        cells: (n, N, whether n was counted) of a function with n values of one of N equally likely
+            candidates.
         unknown: why no claim about it can be checked; empty where some can.
-        choices: parts of every mechanism that it may be, where the worst of several counts.
     """
 
-    parts: tuple[tuple[int, Both], ...] = ()
+    choices: tuple[Parts, ...] = ()
     factor: fmpq | None = None
     nats: arb | None = None
-    cells: tuple[int, int] | None = None
-    given: tuple[str, ...] = ()
-    theorems: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    cells: tuple[int, int, bool] | None = None
     unknown: str = ""
-    choices: tuple[tuple[tuple[int, Both], ...], ...] = ()
-
-    @property
-    def paired(self) -> bool:
-        """Whether there is a pair of inputs that is told apart best."""
-        return bool(self.parts or self.choices)
-
-
-Maker = Callable[[Node, "Reader"], Known]
 
 
 class Reader:
-    """Reads a tree, counting its nodes.
+    """Reads a tree, counting its nodes, and keeps what it was told.
 
     Args:
         proof: whose mechanism is read.
@@ -68,6 +64,10 @@ class Reader:
         self.adjacency = proof.adjacency
         self.measured = measured or {}
         self.left, self.level = MOST_NODES, 0
+        # what is taken as given, the theorems that are used, and what is true up to something
+        self.given = dict.fromkeys(proof.given)
+        self.theorems: dict[str, None] = {}
+        self.notes: dict[str, None] = {}
 
     def read(self, node: Any) -> Known:
         """Return what is known of a node."""
@@ -76,321 +76,369 @@ class Reader:
             raise RefusedFileError(
                 f"mechanism: more than {MOST_NODES} nodes or {MOST_LEVELS} levels"
             )
-        kind = node.get("kind") if isinstance(node, dict) else None
-        if not isinstance(kind, str) or kind not in MAKERS:
-            raise RefusedFileError(f"mechanism: no kind {str(kind)[:40]!r}")
-        needed, optional, adjacency, maker = MAKERS[kind]
-        only(node, kind, ("kind", *needed), optional)
-        if adjacency and self.adjacency not in adjacency:
+        kind, rest = kind_of(node, "mechanism", MAKERS)
+        needed, optional, about, maker, theorem = MAKERS[kind]
+        found = fields(rest, kind, needed, optional)
+        if about and self.adjacency not in about:
             raise RefusedFileError(f"{kind}: not a statement about {self.adjacency!r}")
         self.level += 1
-        found = maker(node, self)
+        known = maker(self, **found)
         self.level -= 1
-        return found
+        self.theorems[theorem] = None
+        return pair(known) if isinstance(known, Pair) else known
 
-    def measure(self, node: Node) -> Any:
+    def single(self, node: Any) -> Pair:
+        """Return the curves of a node that is one release."""
+        found = self.read(node)
+        if (
+            found.unknown
+            or len(found.choices) != 1
+            or [many for many, _ in found.choices[0]] != [1]
+        ):
+            raise RefusedFileError("of: expected one release")
+        return found.choices[0][0][1]
+
+    def data(self, name: str, *kinds: str) -> Any:
         """Return what the holder's data gave of a node; None where it is another file's."""
-        kind, value = self.measured.get(_digest(node), (node["kind"], None))
-        if kind != node["kind"]:
-            raise RefusedFileError(f"{node['kind']}: the data is about {kind}")
+        kind, value = self.measured.get(name, (None, None))
+        if kind is not None and kind not in kinds:
+            raise RefusedFileError(f"{' or '.join(kinds)}: the data is about {kind}")
         return value
 
-    def single(self, node: Node) -> Both:
-        """Return the curves of a node that is one release."""
-        found = self.read(node["of"])
-        if found.unknown or len(found.parts) != 1 or found.parts[0][0] != 1:
-            raise RefusedFileError(f"{node['kind']}: expected one release in it")
-        return found.parts[0][1]
+    def believe(self, sentence: str) -> None:
+        """Take something as given that the holder's data would show."""
+        self.given[f"{sentence} (--data)"] = None
 
 
-def pair(curves: Both) -> Known:
-    """Return one release of known curves."""
-    notes = (curves.note,) if curves.note else ()
-    return Known(((1, curves),), theorems=curves.theorems, notes=notes)
+def pair(found: Pair, factor: fmpq | None = None) -> Known:
+    """Return one release; ``factor``: Σ over its outcomes of the largest probability, at most."""
+    nats = None if factor is None else arb(factor).log()
+    return Known((((1, found),),), factor=factor, nats=nats)
 
 
-def ratio(node: Node, noise: str) -> fmpq:
-    """Return Δ/σ exactly."""
-    return number(node, "sensitivity", low=0) / number(node, noise, low=0, above=True)
+Maker: TypeAlias = Callable[..., Known | Pair]
+# kind: the fields it needs, those it may have, the adjacencies it speaks of, what makes it, and the
+# theorem that is used.
+MAKERS: dict[str, tuple[Fields, Fields, tuple[str, ...], Maker, str]] = {}
+ADD, REPLACE = ("add-remove",), ("replace",)
+RATE, NOT_NEGATIVE, POSITIVE = within(0, 1), within(0), within(0, above=True)
+SHIFT: Fields = {"sensitivity": NOT_NEGATIVE, "noise": POSITIVE}
+WHOLE = count(0, 10**30)
+SIZES: Fields = {"dim": count(high=10**7), "rank": count(high=10**7)}
+HOLDER: Fields = {"digest": digest}
+DISTANCE = "Balle and Wang (2018), Theorem 8; zᵀ Σ⁻¹ z of every difference, in balls"
+LEAKAGE = "Issa, Wagner and Kamath (2020), Theorem 1: maximal leakage"
+SMOOTH = (
+    "Micciancio and Peikert (2013), Lemma 3.1: a discrete Gaussian by rounding a continuous one"
+)
 
 
-def _gaussian(node: Node, _: Reader) -> Known:
-    return pair(elementary.gaussian(ratio(node, "noise") ** 2))
+def kind(
+    name: str,
+    needed: Fields,
+    optional: Fields | None = None,
+    *,
+    about: tuple[str, ...] = (),
+    theorem: str,
+) -> Callable[[Maker], Maker]:
+    """Enter what makes a kind of node, told the reader and its fields."""
+
+    def entered(maker: Maker) -> Maker:
+        MAKERS[name] = needed, optional or {}, about, maker, theorem
+        return maker
+
+    return entered
 
 
-def _laplace(node: Node, _: Reader) -> Known:
-    return pair(elementary.laplace(ratio(node, "scale")))
+def square_of(sensitivity: fmpq, noise: fmpq) -> fmpq:
+    """Return μ² = (Δ/σ)², exactly."""
+    return (sensitivity / noise) ** 2
 
 
-def _discrete_gaussian(node: Node, _: Reader) -> Known:
-    shift = count(node, "sensitivity", low=0, high=10**30)
-    variance = number(node, "variance", low=0, above=True)
-    return pair(elementary.discrete_gaussian(shift, variance, count(node, "coordinates")))
+@kind("gaussian", SHIFT, theorem="Balle and Wang (2018), Theorem 8")
+def _gaussian(_: Reader, **shift: fmpq) -> Pair:
+    return elementary.gaussian(square_of(**shift))
 
 
-def _discrete_laplace(node: Node, _: Reader) -> Known:
-    shift = count(node, "sensitivity", low=0, high=10**30)
-    return pair(elementary.discrete_laplace(shift, number(node, "scale", low=0, above=True)))
+@kind(
+    "laplace",
+    {"sensitivity": NOT_NEGATIVE, "scale": POSITIVE},
+    theorem="Balle, Barthe and Gaboardi (2018), Theorem 3; for vectors: the l1 worst case",
+)
+def _laplace(_: Reader, sensitivity: fmpq, scale: fmpq) -> Pair:
+    return elementary.laplace(sensitivity / scale)
 
 
-def _response(node: Node, _: Reader) -> Known:
-    answers = count(node, "categories", low=2)
-    if ("truth" in node) == ("epsilon" in node):
+@kind(
+    "discrete-laplace",
+    {"sensitivity": WHOLE, "scale": POSITIVE},
+    theorem="Ghosh, Roughgarden and Sundararajan (2012): the two-sided geometric law",
+)
+def _discrete_laplace(_: Reader, sensitivity: int, scale: fmpq) -> Pair:
+    return elementary.discrete_laplace(sensitivity, scale)
+
+
+@kind(
+    "discrete-gaussian",
+    {"sensitivity": WHOLE, "variance": POSITIVE, "coordinates": count()},
+    theorem="Canonne, Kamath and Steinke (2020), Definition 1",
+)
+def _discrete_gaussian(reader: Reader, sensitivity: int, variance: fmpq, coordinates: int) -> Pair:
+    few = 40 * float(variance) ** 0.5 + sensitivity < elementary.MOST_TERMS
+    if sensitivity == 0 or (coordinates == 1 and few):
+        return elementary.discrete_gaussian(sensitivity, variance)
+    return _smoothed(reader, fmpq(sensitivity * sensitivity), variance, coordinates)
+
+
+def _smoothed(reader: Reader, square: fmpq, variance: fmpq, coordinates: int) -> Pair:
+    reader.theorems[SMOOTH] = None
+    reader.notes[elementary.smoothing_note(coordinates)] = None
+    return elementary.smoothed(square, variance)
+
+
+@kind(
+    "response",
+    {"categories": count(2)},
+    {"truth": RATE, "epsilon": within(0, 10_000)},
+    theorem=f"Kairouz, Oh and Viswanath (2016), Section 3; {LEAKAGE}",
+)
+def _response(
+    _: Reader, categories: int, truth: fmpq | None = None, epsilon: fmpq | None = None
+) -> Known:
+    if truth is not None and epsilon is None:
+        curve = elementary.fractions(*elementary.answers(truth, categories))
+        return pair(Pair((curve,)), categories * max(truth, (1 - truth) / (categories - 1)))
+    if truth is not None or epsilon is None:
         raise RefusedFileError("response: expected truth or epsilon")
-    if "truth" in node:
-        truth = number(node, "truth", low=0, high=1)
-        found = pair(elementary.response(truth, answers))
-        return _guessed(found, answers * max(truth, (1 - truth) / (answers - 1)))
-    epsilon = number(node, "epsilon", low=0, high=10_000)
-    truth_ball = ONE / (ONE + (answers - 1) * arb(-epsilon).exp())
-    return _guessed(pair(elementary.told(epsilon, answers)), rational_up(answers * truth_ball))
+    factor = rational_up(categories * elementary.truth_of(epsilon, categories))
+    return pair(elementary.response_of(epsilon, categories), factor)
 
 
-def _guessed(found: Known, factor: fmpq) -> Known:
-    """Return a mechanism with Σ over its outcomes of the largest probability, rounded up."""
-    theorems = (*found.theorems, "Issa, Wagner and Kamath (2020), Theorem 1")
-    return replace(found, factor=factor, nats=arb(factor).log(), theorems=theorems)
-
-
-def _table(node: Node, _: Reader) -> Known:
-    rows = items(node, "rows", weights, elementary.MOST_ENTRIES)
-    if len(rows) < 2 or len({len(row) for row in rows}) != 1:
-        raise RefusedFileError("rows: expected two or more of one length")
-    if len(rows) * len(rows[0]) > elementary.MOST_ENTRIES:
-        raise RefusedFileError(f"rows: expected at most {elementary.MOST_ENTRIES} entries")
-    # Σ over outcomes of the largest probability: what any guess can gain
+@kind(
+    "table",
+    {"rows": rows(elementary.MOST_ENTRIES)},
+    theorem=f"the definition, outcome by outcome; {LEAKAGE}",
+)
+def _table(_: Reader, rows: list[list[fmpq]]) -> Known:
+    if len(rows) < 2 or any(min(row) < 0 or max(row) == 0 for row in rows):
+        raise RefusedFileError("rows: expected two or more of weights, none below 0, one above")
     laws = [[weight / sum(row, fmpq(0)) for weight in row] for row in rows]
+    # Σ over outcomes of the largest probability: what any guess can gain
     factor = sum((max(column) for column in zip(*laws, strict=True)), fmpq(0))
-    return _guessed(pair(elementary.table(rows)), factor)
+    return pair(elementary.table(laws), factor)
 
 
-def weights(row: Any) -> list[fmpq]:
-    """Return non-negative numbers of which one is not 0."""
-    values = numbers(row, "rows", elementary.MOST_ENTRIES)
-    if min(values) < 0 or max(values) == 0:
-        raise RefusedFileError(
-            "rows: expected weights that are not negative, and one that is not 0"
-        )
-    return values
+@kind(
+    "exponential",
+    {"range": within(0, 10_000, above=True)},
+    theorem="Dong, Durfee and Rogers (2020): mechanisms of bounded range",
+)
+def _exponential(_: Reader, range: fmpq) -> Pair:
+    return elementary.exponential(range)
 
 
-def _exponential(node: Node, _: Reader) -> Known:
-    return pair(elementary.exponential(number(node, "range", low=0, high=10_000, above=True)))
+@kind(
+    "poisson-sampled",
+    {"rate": RATE, "of": anything},
+    about=ADD,
+    theorem="Zhu, Dong and Wang (2022), Theorem 11; Balle, Barthe and Gaboardi (2018), Theorem 2",
+)
+def _sampled(reader: Reader, rate: fmpq, of: Any) -> Pair:
+    return elementary.sampled(rate, reader.single(of))
 
 
-def _sampled(node: Node, reader: Reader) -> Known:
-    return pair(elementary.sampled(number(node, "rate", low=0, high=1), reader.single(node)))
+@kind(
+    "replaced",
+    {"rate": RATE, **SHIFT},
+    about=REPLACE,
+    theorem="the pair of opposite shifts: Tacit, docs/explanation/sampling.md",
+)
+def _replaced(_: Reader, rate: fmpq, **shift: fmpq) -> Pair:
+    return elementary.replaced(rate, square_of(**shift))
 
 
-def _replaced(node: Node, _: Reader) -> Known:
-    rate = number(node, "rate", low=0, high=1)
-    return pair(elementary.replaced(rate, ratio(node, "noise") ** 2))
+@kind(
+    "groups",
+    {"rate": RATE, **SHIFT, "records": count(high=512)},
+    about=ADD,
+    theorem="Choquette-Choo, Ganesh, Steinke and Thakurta (2024), Lemma 4.5 and Theorem 4.7",
+)
+def _groups(_: Reader, rate: fmpq, records: int, **shift: fmpq) -> Pair:
+    return elementary.group(rate, square_of(**shift), records)
 
 
-def _groups(node: Node, _: Reader) -> Known:
-    rate, records = number(node, "rate", low=0, high=1), count(node, "records")
-    return pair(elementary.group(rate, ratio(node, "noise") ** 2, records))
+@kind(
+    "random-allocation",
+    {**SHIFT, "steps": count()},
+    about=ADD,
+    theorem="Feldman and Shenfeld (2025), Section 3: the pair of balls in bins; convex order",
+)
+def _allocation(_: Reader, steps: int, **shift: fmpq) -> Known | Pair:
+    found = allocation.random_allocation(square_of(**shift), steps)
+    reason = "random-allocation: less noise or more steps than a lattice holds"
+    return Known(unknown=reason) if found is None else found
 
 
-def _allocation(node: Node, _: Reader) -> Known:
-    curves = allocation.random_allocation(ratio(node, "noise") ** 2, count(node, "steps"))
-    if curves is None:
-        return Known(unknown="random-allocation: less noise or more steps than a lattice holds")
-    return pair(curves)
+@kind(
+    "projection",
+    {**SIZES, **SHIFT, "spectrum": word("one", "any")},
+    theorem="lora-privacy, Lemma 16: a projection captures a Beta share of a direction",
+)
+def _projection(_: Reader, dim: int, rank: int, spectrum: str, **shift: fmpq) -> Pair:
+    return projections.projected(dim, rank, square_of(**shift), spectrum == "one")
 
 
-def _projection(node: Node, _: Reader) -> Known:
-    sizes = count(node, "dim", high=10**7), count(node, "rank", high=10**7)
-    if node["spectrum"] not in ("one", "any"):
-        raise RefusedFileError("spectrum: expected one or any")
-    square = ratio(node, "noise") ** 2
-    return pair(projections.projected(*sizes, square, node["spectrum"] == "one"))
-
-
-def _column(node: Node, _: Reader) -> Known:
-    count(node, "dim", low=2, high=10**7), count(node, "rank", high=10**7)
-    number(node, "alignment", low=-1, high=1)
+@kind("column", {**SIZES, "alignment": within(-1, 1)}, theorem="")
+def _column(_: Reader, **__: Any) -> Known:
     return Known(unknown="column: its integral is not in this checker")
 
 
-def _sketch(node: Node, _: Reader) -> Known:
-    sizes = count(node, "columns", high=10**5), count(node, "dim", high=10**5)
-    low = number(node, "lowest", low=0, high=1, above=True)
-    choices = projections.sketch(*sizes, low, number(node, "highest", low=1))
-    if not choices:
-        return Known(unknown="sketch: more dimensions or numbers than lattices are built for")
-    first = choices[0][0][1]
-    if len(choices) == 1:
-        return pair(first)
-    return Known(choices=tuple(map(tuple, choices)), theorems=first.theorems)
+@kind(
+    "sketch",
+    {
+        "columns": count(high=10**5),
+        "dim": count(high=10**5),
+        "lowest": within(0, 1, above=True),
+        "highest": within(1),
+    },
+    theorem="shrinking and adding noise: the worst eigenvalues of a sketch are at the ends",
+)
+def _sketch(_: Reader, columns: int, dim: int, lowest: fmpq, highest: fmpq) -> Known:
+    choices = projections.sketch(columns, dim, lowest, highest)
+    reason = "" if choices else "sketch: more dimensions or numbers than lattices are built for"
+    return Known(tuple(choices), unknown=reason)
 
 
-def _code(node: Node, _: Reader) -> Known:
-    sizes = items(node, "sizes", lambda one: count({"sizes": one}, "sizes"), MOST_NODES)
+@kind("code", {"sizes": listed(count(), MOST_NODES)}, theorem=LEAKAGE)
+def _code(_: Reader, sizes: list[int]) -> Known:
+    # as many values as there are outcomes
     factor = fmpq(prod(sizes))
-    source = "Issa, Wagner and Kamath (2020), Theorem 1: as many values as there are outcomes"
-    return Known(factor=factor, nats=arb(factor).log(), theorems=(source,))
+    return Known(factor=factor, nats=arb(factor).log())
 
 
-def _thresholds(node: Node, reader: Reader) -> Known:
-    keys = count(node, "counts")
-    chance = _above(node["of"], number(node, "threshold") - 1)
-    base = reader.single(node)
-    parts = ((keys, base), (keys, elementary.failing(chance)))
-    source = "a key of one record alone is shown with probability P(1 + noise > τ) <= δ"
-    return Known(parts, theorems=(*base.theorems, source))
+@kind(
+    "thresholds",
+    {"counts": count(), "threshold": decimal, "of": anything},
+    about=ADD,
+    theorem="a key of one record alone is shown with probability P(1 + noise > τ) <= δ",
+)
+def _thresholds(reader: Reader, counts: int, threshold: fmpq, of: Any) -> Known:
+    base = reader.single(of)
+    # P(noise > τ − 1) of the noise on one count
+    gap, scale = threshold - 1, decimal(of.get("noise", of.get("scale")), "noise")
+    if of["kind"] == "gaussian":
+        chance = half_square_tail(arb(gap / scale))
+    elif of["kind"] == "laplace" and gap >= 0:
+        chance = (-arb(gap / scale)).exp() / 2
+    elif of["kind"] == "discrete-laplace" and gap >= 0:
+        shrink = (-ONE / arb(scale)).exp()
+        chance = shrink ** (int(gap.p // gap.q) + 1) / (ONE + shrink)
+    else:
+        raise RefusedFileError("thresholds: expected gaussian, laplace or discrete-laplace noise")
+    return Known((((counts, base), (counts, elementary.failing(chance))),))
 
 
-def _weighted(node: Node, reader: Reader) -> Known:
-    length, most = count(node, "length", high=10**15), count(node, "most", high=10**4)
-    threshold = count(node, "threshold", high=10**18)
-    variance = number(node, "variance", low=elementary.SMOOTHING, above=True)
+@kind(
+    "weighted-keys",
+    {
+        "length": count(high=10**15),
+        "most": count(high=10**4),
+        "threshold": count(high=10**18),
+        "variance": within(elementary.SMOOTHING, above=True),
+    },
+    about=ADD + REPLACE,
+    theorem="Canonne, Kamath and Steinke (2020), Proposition 25: the tail of whole noise",
+)
+def _weighted(reader: Reader, length: int, most: int, threshold: int, variance: fmpq) -> Known:
     # weights are not negative: in the place of another both squares add up; only their keys matter
     units = 2 if reader.adjacency == "replace" else 1
-    moved = elementary.smoothed(fmpq(units * length * length), variance, units * most)
-    alone = elementary.key_alone(length, most, threshold, variance)
+    moved = _smoothed(reader, fmpq(units * length * length), variance, units * most)
     sentence = "a unit gives its weights to keys that it has, chosen by these and by those found"
-    theorems = (*moved.theorems, *alone.theorems)
-    return Known(
-        ((1, moved), (1, alone)), given=(sentence,), theorems=theorems, notes=(moved.note,)
-    )
+    reader.given[sentence] = None
+    return Known((((1, moved), (1, elementary.key_alone(length, most, threshold, variance))),))
 
 
-def _above(node: Any, gap: fmpq) -> arb:
-    # P(noise > τ − 1) of the noise on one count
-    kind = node.get("kind") if isinstance(node, dict) else None
-    if kind == "gaussian":
-        return half_square_tail(arb(gap / number(node, "noise", low=0, above=True)))
-    if kind == "laplace" and gap >= 0:
-        return (-arb(gap / number(node, "scale", low=0, above=True))).exp() / 2
-    if kind == "discrete-laplace" and gap >= 0:
-        base = (-ONE / arb(number(node, "scale", low=0, above=True))).exp()
-        return base ** (int(gap.p // gap.q) + 1) / (ONE + base)
-    raise RefusedFileError("thresholds: expected gaussian, laplace or discrete-laplace noise")
+def stated(value: Any, name: str) -> str:
+    """Return a number that is not negative as it is written."""
+    NOT_NEGATIVE(value, name)
+    return str(value)
 
 
-def _distance(node: Node, reader: Reader) -> Known:
-    square = reader.measure(node)
+@kind("swaps", {"distance": stated}, HOLDER, about=("inputs",), theorem=DISTANCE)
+@kind("differences", {"distance": stated}, HOLDER, about=("inputs",), theorem=DISTANCE)
+def _distance(reader: Reader, distance: str, digest: str = "") -> Pair:
+    square = reader.data(digest, "differences", "swaps")
     if square is not None:
-        found = pair(elementary.gaussian(square))
-        return replace(found, theorems=(*found.theorems, "zᵀ Σ⁻¹ z of every difference, in balls"))
-    mu = number(node, "distance", low=0)
-    known = pair(elementary.gaussian(mu**2))
-    sentence = f"no difference of the holder's data is farther than {node['distance']} (--data)"
+        return elementary.gaussian(square)
+    reader.believe(f"no difference of the holder's data is farther than {distance}")
     # a smaller distance may be the true one: nothing is proved false
-    curves = Both(tuple(replace(one, attained=False) for one in known.parts[0][1].curves))
-    return replace(known, parts=((1, curves),), given=(sentence,))
+    return elementary.gaussian(decimal(distance, "distance") ** 2).bounding
 
 
-def _digest(node: Node) -> str:
-    # a file that is published names no data of its holder
-    if "digest" not in node:
-        return ""
-    digest = node["digest"]
-    if type(digest) is not str or len(digest) != 64 or set(digest) - set("0123456789abcdef"):
-        raise RefusedFileError("digest: expected 64 hexadecimal digits")
-    return digest
+@kind(
+    "boxes",
+    {"covariance": rows(boxes.MOST_SIZE**2), "parts": listed(boxes.part, boxes.MOST_PARTS)},
+    about=ADD + REPLACE,
+    theorem="Balle and Wang (2018), Theorem 8; a convex function is largest in a corner of a box",
+)
+def _boxes(reader: Reader, covariance: list[list[fmpq]], parts: list[list[boxes.Box]]) -> Pair:
+    return elementary.gaussian(boxes.distance(covariance, parts, reader.adjacency))
 
 
-def _boxes(node: Node, reader: Reader) -> Known:
-    square, source = box_distance(node, reader.adjacency)
-    found = pair(elementary.gaussian(square))
-    return replace(found, theorems=(*found.theorems, source))
+@kind(
+    "log-det",
+    {"nats": stated},
+    HOLDER,
+    theorem="residual-pac, Theorem 1: I(X; Y) <= ½ ln det(I + SΣ⁻¹)",
+)
+def _log_det(reader: Reader, nats: str, digest: str = "") -> Known:
+    told = reader.data(digest, "log-det")
+    if told is None:
+        reader.believe(f"½ ln det(I + SΣ⁻¹) of the holder's data is at most {nats} nats")
+        told = arb(decimal(nats, "nats"))
+    return Known(nats=told)
 
 
-def _log_det(node: Node, reader: Reader) -> Known:
-    told = reader.measure(node)
-    source = "residual-pac, Theorem 1: I(X; Y) <= ½ ln det(I + SΣ⁻¹)"
-    if told is not None:
-        return Known(nats=told, theorems=(source,))
-    sentence = f"½ ln det(I + SΣ⁻¹) of the holder's data is at most {node['nats']} nats (--data)"
-    nats = arb(number(node, "nats", low=0))
-    return Known(nats=nats, given=(sentence,), theorems=(source,))
+@kind(
+    "cells",
+    {"occupied": count(), "candidates": count(2)},
+    HOLDER,
+    theorem="Bayes' rule for a function: Σ over its values of the largest prior",
+)
+def _cells(reader: Reader, occupied: int, candidates: int, digest: str = "") -> Known:
+    told = reader.data(digest, "cells")
+    if told is None:
+        reader.believe(f"the function has {occupied} values on the holder's candidates")
+    many, listed_there = (occupied, candidates) if told is None else told
+    if listed_there != candidates or many > candidates:
+        raise RefusedFileError("candidates: expected as many as the data holds")
+    return Known(cells=(many, candidates, told is not None), nats=arb(many).log())
 
 
-def _cells(node: Node, reader: Reader) -> Known:
-    candidates, told = count(node, "candidates", low=2), reader.measure(node)
-    given: tuple[str, ...] = ()
-    if told is not None:
-        occupied, listed = told
-        if listed != candidates:
-            raise RefusedFileError("candidates: expected as many as the data holds")
-    else:
-        occupied = count(node, "occupied", high=candidates)
-        given = (f"the function has {occupied} values on the holder's candidates (--data)",)
-    source = "Bayes' rule for a function: Σ over its values of the largest prior"
-    return Known(
-        cells=(occupied, candidates), nats=arb(occupied).log(), given=given, theorems=(source,)
-    )
+def _part(value: Any, name: str) -> tuple[int, Any]:
+    found = fields(value, name, {"count": count(high=MOST_COUNT), "of": anything})
+    return found["count"], found["of"]
 
 
-def _composition(node: Node, reader: Reader) -> Known:
-    parts: list[tuple[int, Both]] = []
-    found: list[Known] = []
-    unknown = ""
-    for part in items(node, "parts", lambda one: one, MOST_NODES):
-        if not isinstance(part, dict):
-            raise RefusedFileError("parts: expected objects")
-        only(part, "parts", ("count", "of"))
-        times, one = count(part, "count", high=MOST_COUNT), reader.read(part["of"])
-        unknown = one.unknown or unknown
-        if one.choices:
-            unknown = f"{part['of']['kind']}: its worst case is known of one release alone"
-        if one.cells is not None or (one.nats is not None and one.factor is None):
+@kind("composition", {"parts": listed(_part, MOST_NODES)}, theorem="")
+def _composition(reader: Reader, parts: list[tuple[int, Any]]) -> Known:
+    found = [(times, reader.read(of)) for times, of in parts]
+    together: list[tuple[int, Pair]] = []
+    factor: fmpq | None = fmpq(1)
+    for times, one in found:
+        if one.unknown or len(one.choices) > 1:
+            return Known(unknown=one.unknown or "its worst case is known of one release alone")
+        if one.nats is not None and one.factor is None:
             raise RefusedFileError("composition: information about a declared law does not add up")
-        parts += [(times * inner, curves) for inner, curves in one.parts]
-        found.append(one)
-        if sum(inner for inner, _ in parts) > MOST_COUNT:
-            raise RefusedFileError(f"composition: expected at most {MOST_COUNT} releases")
-    if unknown:
-        return Known(unknown=unknown)
-    factor = _product([int(part["count"]) for part in node["parts"]], found)
+        together += [(times * many, known) for choice in one.choices for many, known in choice]
+        # Π factor^T; none where it has more digits than are worth it
+        if factor is None or one.factor is None or one.factor.height_bits() * times > MOST_BITS:
+            factor = None
+        else:
+            factor *= one.factor**times
+    if sum(times for times, _ in together) > MOST_COUNT:
+        raise RefusedFileError(f"composition: expected at most {MOST_COUNT} releases")
     # a part without a pair, as a code is, may tell any two inputs apart: the whole has none either
-    paired = all(one.parts for one in found)
-    return Known(
-        tuple(parts) if paired else (),
-        factor=factor,
-        nats=None if factor is None else arb(factor).log(),
-        given=tuple(dict.fromkeys(line for one in found for line in one.given)),
-        theorems=tuple(dict.fromkeys(line for one in found for line in one.theorems)),
-        notes=tuple(dict.fromkeys(line for one in found for line in one.notes)),
-    )
-
-
-def _product(times: list[int], found: list[Known]) -> fmpq | None:
-    # Π factor^T; none where it has more digits than are worth it
-    factor = fmpq(1)
-    for many, one in zip(times, found, strict=True):
-        if one.factor is None or one.factor.height_bits() * many > MOST_BITS:
-            return None
-        factor *= one.factor**many
-    return factor
-
-
-ADD, REPLACE = ("add-remove",), ("replace",)
-# kind: the names it needs, those it may have, the adjacencies it speaks of, and what reads it.
-MAKERS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], Maker]] = {
-    "gaussian": (("sensitivity", "noise"), (), (), _gaussian),
-    "laplace": (("sensitivity", "scale"), (), (), _laplace),
-    "discrete-gaussian": (("sensitivity", "variance", "coordinates"), (), (), _discrete_gaussian),
-    "discrete-laplace": (("sensitivity", "scale"), (), (), _discrete_laplace),
-    "response": (("categories",), ("truth", "epsilon"), (), _response),
-    "table": (("rows",), (), (), _table),
-    "exponential": (("range",), (), (), _exponential),
-    "poisson-sampled": (("rate", "of"), (), ADD, _sampled),
-    "replaced": (("rate", "sensitivity", "noise"), (), REPLACE, _replaced),
-    "groups": (("rate", "sensitivity", "noise", "records"), (), ADD, _groups),
-    "random-allocation": (("sensitivity", "noise", "steps"), (), ADD, _allocation),
-    "projection": (("dim", "rank", "sensitivity", "noise", "spectrum"), (), (), _projection),
-    "column": (("dim", "rank", "alignment"), (), (), _column),
-    "sketch": (("columns", "dim", "lowest", "highest"), (), (), _sketch),
-    "code": (("sizes",), (), (), _code),
-    "thresholds": (("counts", "threshold", "of"), (), ADD, _thresholds),
-    "weighted-keys": (("length", "most", "threshold", "variance"), (), ADD + REPLACE, _weighted),
-    "differences": (("distance",), ("digest",), ("inputs",), _distance),
-    "swaps": (("distance",), ("digest",), ("inputs",), _distance),
-    "boxes": (("covariance", "parts"), (), ADD + REPLACE, _boxes),
-    "log-det": (("nats",), ("digest",), (), _log_det),
-    "cells": (("occupied", "candidates"), ("digest",), (), _cells),
-    "composition": (("parts",), (), (), _composition),
-}
+    paired = all(one.choices for _, one in found)
+    nats = None if factor is None else arb(factor).log()
+    return Known((tuple(together),) if paired else (), factor=factor, nats=nats)

@@ -6,16 +6,8 @@ from collections.abc import Callable
 
 from flint import acb, arb, ctx, fmpq
 
-from tacit_check.balls import (
-    HALF,
-    ONE,
-    PRECISION,
-    ZERO,
-    RefusedFileError,
-    half_square_tail,
-    largest,
-)
-from tacit_check.curves import Both, Curve, from_tails
+from tacit_check.balls import HALF, ONE, ZERO, RefusedFileError, half_square_tail, largest
+from tacit_check.curves import Curve, Pair, from_tails
 from tacit_check.elementary import gaussian, nothing
 
 # Bits of an integral: its ball is as wide as this, and says so; what its ends may leave out.
@@ -39,16 +31,15 @@ def integral(integrand: Callable[[acb, bool], acb], low: arb, high: arb, least: 
     return arb(found.real)
 
 
-def projected(dim: int, rank: int, exact: fmpq, one: bool) -> Both:
+def projected(dim: int, rank: int, exact: fmpq, one: bool) -> Pair:
     """E over X ~ Beta(r/2, (d − r)/2) of a Gaussian at squared distance X μ²."""
     if rank >= dim or exact == 0:
         return gaussian(exact)
-    source = "lora-privacy, Lemma 16: a projection captures a Beta share of a direction"
     share = Share(dim, rank, arb(exact).sqrt())
     if one:
-        return Both((Curve(share.mixed),), theorems=(source,))
-    tangent = "Σ w_j X_j is below X in convex order: a convex function above the curve"
-    return Both((Curve(share.any_spectrum, attained=False),), theorems=(source, tangent))
+        return Pair((Curve(share.mixed, costly=True),))
+    # Σ w_j X_j is below X in convex order: a convex function above the curve
+    return Pair((Curve(share.any_spectrum, attained=False, costly=True),))
 
 
 class Share:
@@ -173,7 +164,7 @@ def _quantile(below: Callable[[arb], arb]) -> arb:
     return arb(arb(low).exp().lower())
 
 
-def sketch(columns: int, dim: int, low: fmpq, high: fmpq) -> list[list[tuple[int, Both]]]:
+def sketch(columns: int, dim: int, low: fmpq, high: fmpq) -> list[tuple[tuple[int, Pair], ...]]:
     """Every split of k eigenvalues into m at the upper end and k − m at the lower one.
 
     N(0, l) and N(0, 1) are made from N(0, l') and N(0, 1) by shrinking and adding noise where l
@@ -181,7 +172,7 @@ def sketch(columns: int, dim: int, low: fmpq, high: fmpq) -> list[list[tuple[int
     where there are more than a lattice is built for.
     """
     if low == 1 and high == 1:
-        return [[(1, nothing())]]
+        return [((1, nothing()),)]
     wide = low != 1 and high != 1 and dim > MOST_SPLITS
     if wide or columns * dim > MOST_COORDINATES:
         return []
@@ -189,15 +180,14 @@ def sketch(columns: int, dim: int, low: fmpq, high: fmpq) -> list[list[tuple[int
     found = []
     for m in splits:
         sizes = ((columns * m, high), (columns * (dim - m), low))
-        found.append([(1, _scaled(count, arb(end))) for count, end in sizes if count])
+        found.append(tuple((1, _scaled(count, arb(end))) for count, end in sizes if count))
     return found
 
 
-def _scaled(count: int, end: arb) -> Both:
+def _scaled(count: int, end: arb) -> Pair:
     # n coordinates N(0, l) against N(0, 1); in the other order the eigenvalue is 1/l
     curves = tuple(_chi_square(count, one) for one in (end, ONE / end))
-    source = "shrinking and adding noise: the worst eigenvalues of a sketch are at the ends"
-    return Both(curves, order="sketch", theorems=(source,))
+    return Pair(curves, "sketch")
 
 
 def _chi_square(count: int, end: arb) -> Curve:
@@ -227,7 +217,7 @@ def gamma_tails(shape: arb, x: arb) -> tuple[arb, arb]:
         return ONE - upper, upper
     # x^s e^{−x}/Γ(s + 1) (1 + x/(s + 1) + x²/(s + 1)(s + 2) + …), every term above 0
     term, total, place = ONE, ONE, shape + 1
-    while not term <= total * arb(2) ** -PRECISION:
+    while not term <= total * arb(2) ** -ctx.prec:
         term = term * x / place
         total, place = total + term, place + 1
     # what is left is below a geometric series

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from flint import fmpq
+from flint import fmpq, fmpz
 
-from tacit_check.balls import RefusedFileError, exact
+from tacit_check.balls import RefusedFileError
 
-FORMAT, READS = "tacit-proof", "1"
 ADJACENCIES = ("add-remove", "replace", "inputs")
 MOST_BYTES, MOST_CLAIMS, MOST_GIVEN = 32 << 20, 256, 256
-MOST_TEXT = 2000
+# Characters of a sentence and of a number.
+MOST_TEXT, LONGEST = 2000, 400
+DECIMAL = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?", re.ASCII)
+# What makes a value of what stands in a field, told the name of the field.
+Field: TypeAlias = Callable[[Any, str], Any]
+Fields: TypeAlias = Mapping[str, Field]
 
 
 class Bare(str):
@@ -27,9 +32,9 @@ class Proof:
     """A proof node whose outside is in order."""
 
     adjacency: str
-    mechanism: Mapping[str, Any]
-    claims: tuple[Mapping[str, Any], ...]
-    given: tuple[str, ...]
+    mechanism: Any
+    claims: list[Any]
+    given: list[str]
 
 
 def read(path: str | Path) -> Proof:
@@ -51,14 +56,19 @@ def contents(path: str | Path) -> bytes:
 
 def strict(content: bytes) -> Any:
     """Return what JSON holds, numbers as they are written; no name twice, no NaN."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            raise RefusedFileError("a name stands twice in one object")
+        return found
+
+    def constant(word: str) -> Any:
+        raise RefusedFileError(f"{word} is not strict JSON")
+
+    hooks: dict[str, Any] = {"object_pairs_hook": once, "parse_constant": constant}
     try:
-        return json.loads(
-            content.decode("utf-8"),
-            object_pairs_hook=_once,
-            parse_int=Bare,
-            parse_float=Bare,
-            parse_constant=_constant,
-        )
+        return json.loads(content.decode("utf-8"), parse_int=Bare, parse_float=Bare, **hooks)
     except RecursionError:
         raise RefusedFileError("nested too deeply") from None
     except ValueError:
@@ -71,107 +81,127 @@ def parse(content: bytes) -> Proof:
     node = whole.get("proof") if isinstance(whole, dict) else None
     if not isinstance(node, dict):
         raise RefusedFileError("no proof node: nothing is claimed that could be checked")
-    return _proof(node)
+    found = fields(node, "proof", HEAD, {"given": listed(sentence, MOST_GIVEN, least=0)})
+    return Proof(found["adjacency"], found["mechanism"], found["claims"], found.get("given", []))
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise RefusedFileError("a name stands twice in one object")
-    return found
+def fields(node: Any, where: str, needed: Fields, optional: Fields | None = None) -> dict[str, Any]:
+    """Return the values of a node; one with a name too many or too few is refused."""
+    if not isinstance(node, dict):
+        raise RefusedFileError(f"{where}: expected an object")
+    known = {**needed, **(optional or {})}
+    for name in needed:
+        if name not in node:
+            raise RefusedFileError(f"{where}: {name} is missing")
+    for name in node:
+        if name not in known:
+            raise RefusedFileError(f"{where}: there is no {str(name)[:40]!r}")
+    return {name: known[name](value, name) for name, value in node.items()}
 
 
-def _constant(word: str) -> Any:
-    raise RefusedFileError(f"{word} is not strict JSON")
+def kind_of(node: Any, where: str, kinds: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the kind of a node, one of those known, and what else it holds."""
+    kind = node.get("kind") if isinstance(node, dict) else None
+    if type(kind) is not str or kind not in kinds:
+        raise RefusedFileError(f"{where}: no kind {str(kind)[:40]!r}")
+    return kind, {name: value for name, value in node.items() if name != "kind"}
 
 
-def _proof(node: dict[str, Any]) -> Proof:
-    only(node, "proof", ("format", "version", "adjacency", "mechanism", "claims"), ("given",))
-    version = node["version"]
-    if node["format"] != FORMAT or not isinstance(version, Bare) or version != READS:
-        raise RefusedFileError(f"expected format {FORMAT!r}, version {READS}")
-    if node["adjacency"] not in ADJACENCIES:
-        raise RefusedFileError(f"adjacency: expected one of {', '.join(ADJACENCIES)}")
-    claims, given = node["claims"], node.get("given", [])
-    if not isinstance(claims, list) or not 1 <= len(claims) <= MOST_CLAIMS:
-        raise RefusedFileError(f"claims: expected from 1 to {MOST_CLAIMS}")
-    if not isinstance(given, list) or len(given) > MOST_GIVEN:
-        raise RefusedFileError(f"given: expected at most {MOST_GIVEN} sentences")
-    for sentence in given:
-        sentence_of(sentence, "given")
-    for claim in claims:
-        if not isinstance(claim, dict) or not isinstance(claim.get("kind"), str):
-            raise RefusedFileError("claims: expected objects with a kind")
-    if not isinstance(node["mechanism"], dict):
-        raise RefusedFileError("mechanism: expected a node")
-    return Proof(node["adjacency"], node["mechanism"], tuple(claims), tuple(given))
+def anything(value: Any, _: str) -> Any:
+    """Return a value that something else reads."""
+    return value
 
 
-def only(
-    node: Mapping[str, Any], where: str, needed: tuple[str, ...], optional: tuple[str, ...] = ()
-) -> None:
-    """Refuse a node with a name too many or too few."""
-    missing = [name for name in needed if name not in node]
-    unknown = [name for name in node if name not in needed and name not in optional]
-    if missing:
-        raise RefusedFileError(f"{where}: {missing[0]} is missing")
-    if unknown:
-        raise RefusedFileError(f"{where}: there is no {str(unknown[0])[:40]!r}")
-
-
-def sentence_of(value: Any, where: str) -> str:
+def sentence(value: Any, name: str) -> str:
     """Return a short text without control characters."""
     if type(value) is not str or len(value) > MOST_TEXT or not value.isprintable():
-        raise RefusedFileError(f"{where}: expected a sentence")
+        raise RefusedFileError(f"{name}: expected a sentence")
     return value
 
 
-def number(
-    node: Mapping[str, Any],
-    name: str,
-    *,
-    low: int | None = None,
-    high: int | None = None,
-    above: bool = False,
-) -> fmpq:
-    """Return the exact decimal of a field within [low, high]; ``above``: not low itself."""
-    value = decimal(node[name], name)
-    bad_low = low is not None and (value < low or (above and value == low))
-    if bad_low or (high is not None and value > high):
-        raise RefusedFileError(f"{name}: out of range")
+def digest(value: Any, name: str) -> str:
+    """Return the SHA-256 of a file in hexadecimal."""
+    if type(value) is not str or len(value) != 64 or set(value) - set("0123456789abcdef"):
+        raise RefusedFileError(f"{name}: expected 64 hexadecimal digits")
     return value
 
 
-def decimal(text: Any, name: str) -> fmpq:
-    """Return the exact decimal of a string."""
-    if type(text) is not str:
+def word(*known: str) -> Field:
+    """Return what reads one of a few words."""
+
+    def field(value: Any, name: str) -> str:
+        # a number that is written as the word is another thing
+        if not any(type(value) is type(one) and value == one for one in known):
+            raise RefusedFileError(f"{name}: expected {' or '.join(known)}")
+        return str(value)
+
+    return field
+
+
+def decimal(value: Any, name: str) -> fmpq:
+    """Return the decimal that a string means, exactly."""
+    if type(value) is not str or len(value) > LONGEST or not DECIMAL.fullmatch(value):
         raise RefusedFileError(f"{name}: expected a decimal number as a string")
-    try:
-        return exact(text)
-    except RefusedFileError as error:
-        raise RefusedFileError(f"{name}: {error}") from None
+    mantissa, _, power = value.lower().partition("e")
+    whole, _, part = mantissa.partition(".")
+    shift = int(power or 0) - len(part)
+    return fmpq(int(whole + part) * fmpz(10) ** max(shift, 0), fmpz(10) ** max(-shift, 0))
 
 
-def count(node: Mapping[str, Any], name: str, *, low: int = 1, high: int = 10**12) -> int:
-    """Return a whole number within [low, high]."""
-    text = node[name]
-    if type(text) is not str or not text.isascii() or not text.isdigit() or len(text) > 30:
-        raise RefusedFileError(f"{name}: expected a whole number as a string")
-    if not low <= int(text) <= high:
-        raise RefusedFileError(f"{name}: expected from {low} to {high}")
-    return int(text)
+def within(low: int | None = None, high: int | None = None, *, above: bool = False) -> Field:
+    """Return what reads a decimal within [low, high]; ``above``: not low itself."""
+
+    def field(value: Any, name: str) -> fmpq:
+        found = decimal(value, name)
+        bad_low = low is not None and (found < low or (above and found == low))
+        if bad_low or (high is not None and found > high):
+            raise RefusedFileError(f"{name}: out of range")
+        return found
+
+    return field
 
 
-def items(
-    node: Mapping[str, Any], name: str, convert: Callable[[Any], Any], most: int
-) -> list[Any]:
-    """Return the entries of a list that is not empty."""
-    value = node[name]
-    if not isinstance(value, list) or not 1 <= len(value) <= most:
-        raise RefusedFileError(f"{name}: expected a list of 1 to {most}")
-    return [convert(one) for one in value]
+def count(low: int = 1, high: int = 10**12) -> Field:
+    """Return what reads a whole number within [low, high]."""
+
+    def field(value: Any, name: str) -> int:
+        # of ASCII digits alone, and no more of them than any count has
+        if type(value) is not str or not re.fullmatch("[0-9]{1,30}", value):
+            raise RefusedFileError(f"{name}: expected a whole number as a string")
+        if not low <= int(value) <= high:
+            raise RefusedFileError(f"{name}: expected from {low} to {high}")
+        return int(value)
+
+    return field
 
 
-def numbers(value: Any, name: str, most: int) -> list[fmpq]:
-    """Return the exact decimals of a list that is not empty."""
-    return items({name: value}, name, lambda one: decimal(one, name), most)
+def listed(entry: Field, most: int, *, least: int = 1) -> Field:
+    """Return what reads a list of so many entries."""
+
+    def field(value: Any, name: str) -> list[Any]:
+        if not isinstance(value, list) or not least <= len(value) <= most:
+            raise RefusedFileError(f"{name}: expected a list of {least} to {most}")
+        return [entry(one, name) for one in value]
+
+    return field
+
+
+def rows(most: int) -> Field:
+    """Return what reads rows of numbers, of one length, of at most so many numbers together."""
+
+    def field(value: Any, name: str) -> list[list[fmpq]]:
+        found: list[list[fmpq]] = listed(listed(decimal, most), most)(value, name)
+        if any(len(row) != len(found[0]) for row in found) or len(found) * len(found[0]) > most:
+            raise RefusedFileError(f"{name}: expected rows of one length, {most} numbers at most")
+        return found
+
+    return field
+
+
+HEAD: Fields = {
+    "format": word("tacit-proof"),
+    "version": word(Bare("1")),
+    "adjacency": word(*ADJACENCIES),
+    "mechanism": anything,
+    "claims": listed(anything, MOST_CLAIMS),
+}

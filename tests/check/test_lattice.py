@@ -5,7 +5,7 @@ from flint import arb, fmpq
 from mpmath import mp, mpf
 
 from tacit_check import laws
-from tacit_check.composing import CUT, step_of
+from tacit_check.composing import CUT
 from tacit_check.elementary import fractions, gaussian
 from tacit_check.lower import lower_bound
 from tests.check.oracle import composed
@@ -17,10 +17,10 @@ PRINTED = mpf(10) ** -25
 def enclosed(curve, count, epsilon, least, size):
     """A lower and an upper bound of H(ε) of so many releases on a lattice."""
     mass = arb(least) * arb(CUT) / count
-    step = step_of(curve, mass, size)
-    one = laws.upper_law(curve, step, 120, mass, size)
-    upper = laws.height(laws.power(one, count, 1 << 60, size), arb(epsilon))
-    lower = lower_bound([(count, curve, step)], arb(epsilon), least, size)
+    lattice = laws.Lattice(size, 120, 1 << 60)
+    law = lattice.power(laws.upper_law(lattice, curve, mass), count)
+    upper = laws.height(law, arb(epsilon), 120)
+    lower = lower_bound([(count, curve)], arb(epsilon), least, size)
     # as printed: half a digit more or less
     ends = [mpf(end.mid().str(40, radius=False)) for end in (lower, upper)]
     return ends[0] - PRINTED, ends[1] + PRINTED

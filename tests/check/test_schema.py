@@ -56,17 +56,17 @@ def test_nodes_and_claims_have_the_fields_that_are_read():
 
     assert fields("mechanism") == {
         kind: (sorted(("kind", *needed)), sorted(("kind", *needed, *optional)))
-        for kind, (needed, optional, _, _) in MAKERS.items()
+        for kind, (needed, optional, *_) in MAKERS.items()
     }
     assert fields("claim") == {
         kind: (sorted(("kind", *needed)), sorted(("kind", *needed, *optional)))
-        for kind, (needed, optional) in CLAIMS.items()
+        for kind, (needed, optional, *_) in CLAIMS.items()
     }
 
 
 def test_the_page_of_the_format_names_every_kind_and_field():
     page = (ROOT / "docs" / "reference" / "format.md").read_text("utf-8")
-    for kind, (needed, optional, _, _) in MAKERS.items():
+    for kind, (needed, optional, *_) in MAKERS.items():
         assert f"| `{kind}` |" in page
         assert all(f"`{name}`" in page for name in (*needed, *optional))
     for kind in CLAIMS:
