@@ -9,7 +9,7 @@ from flint import arb, fmpq
 from tacit_check.balls import HALF, ONE, ZERO, half_square_tail, integer_up, whole
 from tacit_check.curves import Curve, Pair
 from tacit_check.elementary import ADDED, gaussian, nothing
-from tacit_check.laws import Lattice, Law
+from tacit_check.laws import DENSE, Lattice, Law, nodes
 
 # Points of a lattice, of little noise and of more; bits of a mass; what one ratio may have beyond
 # the lattice; the largest distance at which equal steps hold both the bulk and the tail of a ratio.
@@ -59,7 +59,7 @@ class Averages(Lattice):
     def ratio(self, distance: arb) -> Law:
         """Return the law of one likelihood ratio X = e^{dz − d²/2}.
 
-        p_j = (C_{j+1} − 2 C_j + C_{j−1})/w by C(k) = E max(X − k, 0) = Φ(d₁) − k Φ(d₂).
+        By C(k) = E max(X − k, 0) = Φ(d₁) − k Φ(d₂), a convex function.
         """
 
         def excess(value: arb) -> arb:
@@ -73,11 +73,16 @@ class Averages(Lattice):
         while not excess(arb(2) ** power) <= BEYOND:
             power += 1
         step = power - self.size.bit_length() + 2
-        unit, points = arb(2) ** step, self.size // 2
-        calls = [excess(unit * place) for place in range(points + 1)]
-        # slopes from −1 below 0 to nothing above the last point: p_j is what they differ by
-        slopes = [-ONE, *((b - a) / unit for a, b in pairwise(calls)), ZERO]
-        masses = [max(0, integer_up(b - a, self.bits)) for a, b in pairwise(slopes)]
+        # connect the dots of C: slopes from −1 below 0 to nothing, p_j is what they differ by
+        points = nodes(0, self.size // 2, self.size // DENSE)[1:]
+        unit, masses = arb(2) ** step, [0] * (points[-1] + 1)
+        calls = [excess(unit * point) for point in points]
+        before = -ONE
+        for place, (one, other) in enumerate(pairwise(points)):
+            slope = (calls[place + 1] - calls[place]) / (unit * (other - one))
+            masses[one] = max(0, integer_up(slope - before, self.bits))
+            before = slope
+        masses[-1] = max(0, integer_up(-before, self.bits))
         return Law(step, 0, masses, calls[-1])
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from flint import arb, fmpq
 
-from tacit_check.balls import HALF, ONE, ZERO, integer_down, whole
+from tacit_check.balls import HALF, ONE, ZERO, integer_down
 from tacit_check.curves import Curve
 from tacit_check.laws import Lattice, Law, ends, fitted, height, nodes
 
@@ -42,7 +42,7 @@ class Gathered(Lattice):
         # what is dropped has e = 0
         least = most = mean = ZERO
         for held, loss in cells:
-            point = whole((arb(loss.mid()) + HALF).floor())
+            point = integer_down(loss + HALF, 0)
             found[point] = found.get(point, 0) + held
             error = loss - point
             least, most, mean = least.min(error), most.max(error), mean + error * held

@@ -5,7 +5,7 @@ import pytest
 from mpmath import mp, mpf
 from scipy.stats import multivariate_normal
 
-from tacit.accounting import sketch, sketch_from_ratio
+from tacit.accounting import sketch, sketch_from_ratio, sketch_within
 from tacit.accounting.numerics.contour import CentredLoss, Contours, log_integrals
 from tacit.divergences import renyi_gaussians
 
@@ -237,6 +237,16 @@ def test_the_two_directions_are_dual(both_orders, epsilon):
     ahead = profile.forward(np.array([-epsilon]))[0]
     back = profile.backward(np.array([epsilon]))[0]
     assert ahead == pytest.approx(1 - math.exp(-epsilon) * (1 - back), rel=1e-9)
+
+
+@pytest.mark.parametrize("ratio", [1.119, 1 / 1.119])
+def test_an_interval_that_ends_at_one_is_as_its_other_end(ratio):
+    # no eigenvalue on the other side: all at this end are the worst there is
+    within = sketch_within(rank=23, dim=4, lowest=min(ratio, 1.0), highest=max(ratio, 1.0))
+    known = sketch_from_ratio([ratio] * 4, rank=23)
+    for delta in (1e-2, 1e-4, 1e-6):
+        assert within.epsilon(delta) == pytest.approx(known.epsilon(delta), rel=1e-9)
+        assert within.epsilon(delta) >= known.epsilon(delta) * (1 - 1e-12)
 
 
 def test_corners_of_gamma():

@@ -125,8 +125,10 @@ def sketch_within(*, rank: int, dim: int, lowest: float, highest: float) -> Priv
     high = positive("highest", highest)
     if high < 1.0:
         raise ValueError(f"highest: expected a number >= 1, got {high:g}")
-    # what is nearer to 1 than this is as far as this: a wider interval bounds a narrower one
-    up, down = max(high - 1.0, SMALLEST_GAMMA), min(low - 1.0, -SMALLEST_GAMMA)
+    # an end at 1 is beside it, as a wider interval bounds a narrower one: by no more than the next
+    # float, since a contour for excesses of sizes that differ more loses the smaller one
+    nearest = SMALLEST_GAMMA if low == high else EPS
+    up, down = max(high - 1.0, nearest), min(low - 1.0, -nearest)
     forward, reverse = (up, down), (-down / (1.0 + down) * (1 + UNITS * EPS), -up / (1.0 + up))
     return _between(
         (columns, size),
