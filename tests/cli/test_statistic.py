@@ -39,7 +39,7 @@ def test_the_main_road_in_a_real_process(data: Path, tmp_path: Path, tacit: Taci
     assert done.code == 0, done.err
     lines = done.out.strip().splitlines()
     assert lines[0] == "55%: the most often anyone can be right about whether one row was drawn."
-    assert "knows of the secret only that one of" in lines[1]
+    assert "knows of the secret is that one of" in lines[1]
     assert list(dict.fromkeys(line.split()[0] for line in lines[2:])) == [
         "released",
         "hides",

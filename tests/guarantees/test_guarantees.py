@@ -129,14 +129,14 @@ def test_numbers_and_sequences_are_normalised():
 def test_success_is_shown_rounded_up(success, prior, shown, blind):
     bound = SuccessBound(success=success, prior=prior, task="membership", **CERTAIN)
     assert bound.describe() == (
-        "An attacker who knows of the secret only its law, as assumed, guesses membership right at "
-        f"most {shown} of the time (guessing blind: {blind})."
+        f"An attacker is right about membership at most {shown} of the time (guessing blind: "
+        f"{blind}), if all it knows of the secret is its distribution, as assumed."
     )
 
 
 def test_a_success_says_its_law_and_older_documents_have_none():
     bound = EXAMPLES[-1]
-    assert "knows of the secret only that it is one of 100 guesses a name" in bound.describe()
+    assert "knows of the secret is that it is one of 100" in bound.describe()
     content = bound.to_dict()
     del content["law"]
     assert guarantee_from_dict(content) == dataclasses.replace(bound, law="")
@@ -197,7 +197,7 @@ def test_what_follows_from_a_factor():
     known = bound.success(0.003, "its last word")
     assert 0.192 <= known.success < 0.1920001
     assert known.assumptions == bound.assumptions
-    assert "only enough to be right 0.3% of the time without the release" in known.describe()
+    assert "is enough to be right 0.3% of the time without the release" in known.describe()
     assert bound.information().nats == bound.nats
     sizes = dict(bound.success_by_candidates([2, 64, 65, 4000]))
     assert sizes[2] == sizes[64] == 1.0

@@ -96,8 +96,8 @@ def embedded(page: str) -> Any:
 def test_the_verdict_comes_first_and_names_bound_and_attack(release: Release[Any]) -> None:
     page = structure(render_report(release))
     found = re.fullmatch(
-        "Guessing blind: 50%. Our strongest attack: ([0-9.]+) ± [0-9.]+%. It holds for whoever "
-        "knows of the secret only that one of 200 equally likely candidates was drawn.",
+        "Guessing blind: 50%. Our strongest attack: ([0-9.]+) ± [0-9.]+%. That is so if all an "
+        "attacker knows of the secret is that one of 200 equally likely candidates was drawn.",
         verdict(release).conditions,
     )
     assert page.headings[0] == (

@@ -102,7 +102,10 @@ def test_one_game_has_one_percentage(name: str) -> None:
         return
     page = re.sub(r"<(style|script).*?</\1>", "", render_report(release), flags=re.DOTALL)
     words = unescape(re.sub(r"<[^>]+>", " ", page))
-    said = {float(share) for share in re.findall(r"right at most ([0-9.]+)% of the time", words)}
+    said = {
+        float(share)
+        for share in re.findall(r"is right [^.;]*?at most ([0-9.]+)% of the time", words)
+    }
     stored = {
         held.task: held.success for held in release.guarantees if isinstance(held, SuccessBound)
     }

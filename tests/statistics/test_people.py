@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +11,8 @@ import pytest
 import tacit.statistics.people.contributors
 from tacit import Draw, Effort, Rows, Table
 from tacit.statistics import Session, prepare, read_table
+from tacit.statistics.people.noise import LARGEST_DENOMINATOR, laplace_noise
+from tacit.statistics.people.vectors import PersonMetric
 
 QUICK = Effort(trials=0)
 PURE = Table(epsilon=1.0, person="who")
@@ -205,7 +209,7 @@ def test_a_session_by_pairs_takes_no_persons_and_no_promise_takes_a_unit_alone()
     for kind in (Rows, Draw):
         with pytest.raises(ValueError, match=r"^unit: expected person"):
             kind(success=0.6, unit="household")
-    with pytest.raises(ValueError, match=r"^delta: expected it beside epsilon"):
+    with pytest.raises(ValueError, match=r"^delta: expected a value beside epsilon"):
         Rows(epsilon=1.0, person="who")
 
 
@@ -244,3 +248,19 @@ def test_persons_that_are_summed_some_at_a_time_are_summed_alike(monkeypatch):
         ):
             np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(whole.whole(metric), pieces.whole(metric))
+
+
+def test_a_clip_beyond_what_a_count_can_move_makes_no_noise():
+    # one person moves the number of persons by 1, and discrete Laplace noise of scale 1 keeps ε = 1
+    frame = pd.DataFrame({"who": ["a", "a", "b", "c"], "x": [0.0, 1.0, 2.0, 3.0]})
+    for clip in (None, 30.0):
+        found = prepare("count", frame, Table(epsilon=1.0, person="who", clip=clip), QUICK)
+        assert found.planned.details.scale == (1, 1)
+
+
+def test_a_scale_is_rounded_up_by_less_than_one_part_of_the_largest_denominator():
+    metric = PersonMetric(np.ones(1), np.zeros(1, dtype=np.int64), whole=True)
+    for epsilon in (1.0 - 2.0**-50, 0.3, 1.0 / 3.0, 7.123456789):
+        numerator, denominator = laplace_noise(metric, 1, epsilon).scale
+        excess = Fraction(numerator, denominator) - 1 / Fraction(epsilon)
+        assert 0 <= excess <= Fraction(1, LARGEST_DENOMINATOR)

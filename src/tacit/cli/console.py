@@ -66,11 +66,11 @@ def tell_title(console: Console, found: Verdict) -> None:
         console.print(Text(found.conditions))
 
 
-def tell_guarantee(console: Console, guarantee: Guarantee) -> None:
-    """Print a guarantee as a title, and the whole of it below."""
+def tell_guarantee(console: Console, guarantee: Guarantee, title: str | None = None) -> None:
+    """Print a guarantee as a title, or below another title, and the whole of it below."""
     from tacit.guarantees.one_line import one_line
 
-    console.print(Text(f"{one_line(guarantee).text}.", "bold"))
+    console.print(Text(f"{title or one_line(guarantee).text}.", "bold"))
     console.print(Text(guarantee.describe()))
 
 

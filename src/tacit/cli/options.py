@@ -221,8 +221,10 @@ class _Valued(_Taker):
             if name in known:
                 # "exactly one of nats and success" are flags here
                 before, one_of, listed = rest.partition("exactly one of ")
-                for other, (_, notes) in known.items() if one_of else ():
-                    listed = re.sub(rf"(?<![\w-]){other}(?!\w)", flag_of(other, notes), listed)
+                for other, (_, notes) in known.items():
+                    spelled = flag_of(other, notes)
+                    before = re.sub(rf"(?<= beside ){other}(?!\w)", spelled, before)
+                    listed = re.sub(rf"(?<![\w-]){other}(?!\w)", spelled, listed)
                 flag = flag_of(name, known[name][1])
                 raise ValueError(f"{flag}:{before}{one_of}{listed}") from None
             raise

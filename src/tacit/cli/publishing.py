@@ -361,10 +361,17 @@ def tell_release(destination: Destination, release: Release[Any], kept: str | No
     destination.tell(kept or kept_beside(release, "the certificate"))
 
 
+NO_ROW = "no row can be read in every column used (words are read by --category or --levels)"
+
+
 def tell_table(console: Console, table: DataTable) -> None:
     """Say what was read, what its codes mean, and what has to be said beside it."""
-    size = f"{len(table):,} rows × {len(table.columns)} columns"
+    columns = len(table.columns)
+    size = f"{len(table):,} rows × {columns} column{'' if columns == 1 else 's'}"
     line(console, "data", f"{size}, {table.fingerprint[:23]}…")
+    if table.dropped and not len(table):
+        # said to the holder alone: a refusal would tell that one row more can be read
+        line(console, "warning", f"{NO_ROW}: every number released is noise alone")
     for name, category in table.categories.items():
         codes = ", ".join(f"{code} = {level}" for code, level in enumerate(category.levels))
         line(console, "codes", f"{name}: {codes}")

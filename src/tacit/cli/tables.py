@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
+from tacit._ground.checks import did_you_mean
 from tacit.cli.completion import column, offered
 
 if TYPE_CHECKING:
@@ -203,6 +204,21 @@ class PoolFlags(TableFlags):
                 csv.writer(line, lineterminator="").writerow(held)
                 found.append(f"{name}={line.getvalue()}")
         return found or None
+
+    def refuse_absent(self, data: str | None, names: Sequence[str]) -> None:
+        """Refuse columns that a query reads and a file does not have."""
+        from tacit.statistics.tables.reading import column_names
+
+        if self.sql is not None or data in (None, "-"):
+            # read once, and with what is read
+            return
+        held = column_names(
+            data, encoding=self.encoding, delimiter=self.delimiter, decimal=self.decimal
+        )
+        for name in names:
+            if name not in held:
+                near = did_you_mean(name, held)
+                raise ValueError(f"--query: the table has no column {name!r}{near}")
 
     @property
     def coded(self) -> set[str]:

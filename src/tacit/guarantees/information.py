@@ -15,7 +15,7 @@ from tacit.guarantees.base import Guarantee, text
 from tacit.text import number_down, number_up, share_nearest, share_up
 
 # In the place of a law that only the assumptions say.
-UNSTATED_LAW = "its law, as assumed,"
+UNSTATED_LAW = "its distribution, as assumed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,9 +25,9 @@ class SuccessBound(Guarantee):
     Args:
         success: Largest probability of success after the release, in [prior, 1].
         prior: Success of the best guess without the release, in (0, 1).
-        task: What is guessed, as in "an attacker guesses <task> right".
-        law: How likely each secret is, given all else the attacker knows, as in "an attacker who
-            knows of the secret only <law>"; empty where the assumptions alone say it.
+        task: What is guessed, as in "an attacker is right about <task>".
+        law: How likely each secret is, given all else the attacker knows, as in "all it knows of
+            the secret is <law>"; empty where the assumptions alone say it.
         evidence: As in `Guarantee`.
         assumptions: As in `Guarantee`.
         source: As in `Guarantee`.
@@ -41,8 +41,8 @@ class SuccessBound(Guarantee):
         ...     success=0.55, prior=0.5, task="membership",
         ...     evidence="theorem", assumptions=(), source="example",
         ... )
-        >>> print(bound.describe()[62:])
-        guesses membership right at most 55% of the time (guessing blind: 50%).
+        >>> print(bound.describe().partition(",")[0])
+        An attacker is right about membership at most 55% of the time (guessing blind: 50%)
 
     Source: residual-pac, Definition 1.
     """
@@ -69,14 +69,20 @@ class SuccessBound(Guarantee):
     def _statement(self) -> str:
         blind = share_nearest(self.prior)
         return (
-            f"An attacker who knows of the secret only {self.law or UNSTATED_LAW} guesses "
-            f"{self.task} right at most {share_up(self.success)} of the time "
-            f"(guessing blind: {blind})"
+            f"An attacker is right about {self.task} at most {share_up(self.success)} of the time "
+            f"(guessing blind: {blind}), if {known_alone('it', self.law)}"
         )
+
+
+def known_alone(who: str, law: str) -> str:
+    """Say that somebody knows a law (distribution) of the secret and nothing besides of it."""
+    return f"all {who} knows of the secret is {law or UNSTATED_LAW}".rstrip(",")
 
 
 def law_of_pair(likelier: float) -> str:
     """Return the law of one of two inputs in words, by the probability of the likelier."""
+    if likelier == 0.5:
+        return "that it is one of two equally likely inputs"
     return f"that it is one of two inputs, the likelier with probability {share_up(likelier)},"
 
 

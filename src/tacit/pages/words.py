@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tacit.guarantees.information import UNSTATED_LAW
+from tacit.guarantees.information import known_alone
 from tacit.measured import Interval
 from tacit.pages.numbers import number_lines
 from tacit.releases import Attack, Release
@@ -82,8 +82,7 @@ def verdict(release: Release[Any], *, measured: bool = True) -> Verdict:
         conditions = [f"Guessing blind: {blind}."]
     if measured:
         conditions += _against(release, bound.task)
-    known = f"knows of the secret only {bound.law or UNSTATED_LAW}".rstrip(",")
-    conditions.append(f"{'This' if release.leakage else 'It'} holds for whoever {known}.")
+    conditions.append(f"That is so if {known_alone('an attacker', bound.law)}.")
     said = " ".join(conditions)
     return Verdict(kind="bounded", title=title, conditions=said, success=success)
 

@@ -117,7 +117,8 @@ def check_strength(promise: Any, prior: float) -> None:
     pure = isinstance(promise, Table) and promise.person is not None and promise.delta is None
     if (promise.epsilon is None) != (promise.delta is None) and not pure:
         missing, given = ("delta", "epsilon") if promise.delta is None else ("epsilon", "delta")
-        raise ValueError(f"{missing}: expected it beside {given}, got None")
+        size = ", well below one over the number of records" if missing == "delta" else ""
+        raise ValueError(f"{missing}: expected a value beside {given}{size}, got none")
     ways = ("success", "mu", "epsilon", "rho")
     asked = [way for way in ways if getattr(promise, way) is not None]
     if len(asked) != 1:

@@ -352,7 +352,8 @@ def sought_key(
     if promise.epsilon is None or promise.delta is None:
         raise ValueError(
             f"levels: expected the categories of {left[0]!r}, declared without looking at the "
-            "table, or epsilon with delta, by which they are found from it, got neither"
+            f"table ({left[0]}=A,B), or epsilon with delta, by which they are found from it, got "
+            "neither"
         )
     return left[0]
 

@@ -189,12 +189,11 @@ def _tell(chosen: JsonOutput, found: Accounted, rivals: list[Rival], *, written:
     if written:
         chosen.write(_content(found, claim, rivals, advantage, bound.success))
     console, profile, mechanism = chosen.console, found.profile, found.mechanism
-    tell_guarantee(console, bound)
+    tell_guarantee(console, bound, _title(found))
     extreme = "smallest" if mechanism.grows else "largest"
     why = f" (the {extreme} that keeps ε and δ)" if found.calibrated else ""
     line(console, "parameter", f"{found.title}{why}")
-    pair = f"ε = {number_up(found.epsilon, DIGITS)}, δ = {number_up(found.delta, DIGITS)}"
-    line(console, "guarantee", f"{pair} ({profile.adjacency})")
+    line(console, "guarantee", f"{', '.join(_pair(found))} ({profile.adjacency})")
     # what no ε covers
     if profile.infinite_mass > 0:
         lost = number_up(profile.infinite_mass, DIGITS)
@@ -214,6 +213,24 @@ def _tell(chosen: JsonOutput, found: Accounted, rivals: list[Rival], *, written:
     statement = mechanism.statement(found)
     if statement is not None:
         line(console, "statement", statement)
+
+
+def _pair(found: Accounted) -> tuple[str, str]:
+    """Return ε and δ, rounded up, what was worked out before what was given."""
+    epsilon = f"ε = {number_up(found.epsilon, DIGITS)}"
+    delta = f"δ = {number_up(found.delta, DIGITS)}"
+    return (epsilon, delta) if found.at_delta else (delta, epsilon)
+
+
+def _title(found: Accounted) -> str:
+    """Return the answer to what was asked: the noise, ε at δ, or δ at ε."""
+    from tacit.guarantees.one_line import one_line
+
+    if found.calibrated:
+        least = "least" if found.mechanism.grows else "largest"
+        return f"{found.title}: the {least} at which {' at '.join(_pair(found))}"
+    told = found.profile.guarantee(delta=found.delta)
+    return replace(one_line(told), number=" at ".join(_pair(found))).text
 
 
 def _content(

@@ -12,6 +12,7 @@ from tacit.cli.console import line, tell_title
 from tacit.cli.hooks import Commands
 from tacit.cli.options import Chosen, grouped
 from tacit.cli.publishing import (
+    NO_ROW,
     Attacking,
     Destination,
     Source,
@@ -144,6 +145,7 @@ def read_pool(
     data: str | None, query: str, target: str | None, reading: PoolFlags, promise: Promise
 ) -> tuple[DataTable, Promise, DataTable]:
     """Return the table that a query reads, the promise with its pairs, and what is told of it."""
+    from tacit.statistics.tables.reading import MissingColumnError
     from tacit.statistics.tables.table import without_column
 
     person = getattr(promise, "person", None)
@@ -152,7 +154,7 @@ def read_pool(
     reading = replace(reading, missing=reading.missing or (LENIENT if lenient else "refuse"))
     paired_by = _paired_by(promise)
     find_beside(query)
-    sought = _sought(query, promise, target, reading)
+    sought = _sought(data, query, promise, target, reading)
     try:
         table = reading.read_pool(
             data,
@@ -163,11 +165,19 @@ def read_pool(
             person,
             sought,
         )
+    except MissingColumnError as error:
+        named = split_names("--columns", reading.columns) if reading.columns else ()
+        others = {paired_by: "--pairs", person: "--person", target: "--target"}
+        flag = "--columns" if error.column in named else others.get(error.column, "--query")
+        raise ValueError(f"{flag}:{str(error).partition(':')[2]}") from None
     except ValueError as error:
         if paired_by in reading.coded or f"column {paired_by!r}" not in str(error):
             raise
         # a column of texts was to pair the rows
         raise ValueError(f"{error}: --category {paired_by}") from None
+    if not lenient and table.dropped and not len(table):
+        # whoever may know the table is told that none of it was read
+        raise ValueError(f"data: {NO_ROW}")
     pool, promise = _pair_by_column(table, reading.columns, promise, paired_by)
     told = pool
     for name in (person, sought):
@@ -201,15 +211,23 @@ def _shared(promise: Promise, reading: PoolFlags, data: str | None) -> str | Non
     )
 
 
-def _sought(query: str, promise: Promise, target: str | None, reading: PoolFlags) -> str | None:
+def _sought(
+    data: str | None, query: str, promise: Promise, target: str | None, reading: PoolFlags
+) -> str | None:
     """Return the column whose keys are found from the table; None for none."""
     from tacit.statistics.pools import sought_key
+    from tacit.statistics.queries.language import keys_read
     from tacit.statistics.tables.table import Category as Levels
 
     # categories with their levels are declared
     given = [one.partition("=") for one in reading.category or ()]
     declared = {name.strip(): Levels((), declared=True) for name, equals, _ in given if equals}
-    return sought_key(query, promise, target, declared)
+    try:
+        return sought_key(query, promise, target, declared)
+    except ValueError:
+        # a column that is not there has no categories to declare
+        reading.refuse_absent(data, keys_read(query, target))
+        raise
 
 
 def _paired_by(promise: Promise) -> str | None:

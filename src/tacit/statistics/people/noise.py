@@ -99,6 +99,6 @@ def laplace_noise(metric: PersonMetric, reach: int, epsilon: float) -> PeopleNoi
     scale = Fraction(reach) / Fraction(epsilon)
     near = scale.limit_denominator(LARGEST_DENOMINATOR)
     if near < scale:
-        # to the next fraction of that denominator
-        near = Fraction(math.ceil(scale * near.denominator), near.denominator)
+        # up by less than one part of the largest denominator: that of a near one may be 1
+        near = Fraction(math.ceil(scale * LARGEST_DENOMINATOR), LARGEST_DENOMINATOR)
     return PeopleNoise(metric, LAPLACE, 0, (near.numerator, near.denominator))

@@ -77,8 +77,9 @@ def radius_search(sums: int, budget: float, *, pure: bool) -> RadiusSearch:
     share = max(SHARE, needed)
     if share > LARGEST_SHARE:
         raise ValueError(
-            f"clip: expected a number of rows for {sums} sums, got auto, which would choose "
-            f"by chance at {LARGEST_SHARE:.0%} of the budget; more groups, or a declared number"
+            f"clip: expected a number of rows, such as 10, got auto, which for {sums} "
+            f"{'sum' if sums == 1 else 'sums'} would choose by chance even with "
+            f"{LARGEST_SHARE:.0%} of the budget"
         )
     epsilon = budget * share if pure else range_of(budget * math.sqrt(share))
     return RadiusSearch(share, epsilon, math.ceil(RANK * root / budget))
@@ -86,5 +87,7 @@ def radius_search(sums: int, budget: float, *, pure: bool) -> RadiusSearch:
 
 def left_of(budget: float, share: float, *, pure: bool) -> float:
     """Return what of μ, or ε, a share leaves for the noise, rounded down."""
+    if share == 0.0:
+        return budget
     # squares of μ add, as do ε; a root and a product round by less than the slack
     return budget * (1.0 - share if pure else math.sqrt(1.0 - share)) * (1.0 - 2.0**-50)

@@ -26,7 +26,7 @@ class PeopleQuestions(TableOfAll):
     def _open(self, source: np.random.Generator, stored: SessionState | None) -> None:
         del source, stored
         if self.promise.pure:
-            raise ValueError("delta: expected it beside epsilon, as squares of μ add, got None")
+            raise ValueError("delta: expected a value beside epsilon in a session, got none")
         if self.promise.clip == AUTO:
             raise ValueError("clip: expected a number of rows through a session, got auto")
         if self.pool.unknown:

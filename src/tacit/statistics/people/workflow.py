@@ -257,17 +257,16 @@ def _declared_clip(added: Contributions, promise: Any) -> float | None:
     """
     if promise.clip == AUTO:
         return None
+    terms = added.query.terms
+    # who counts once in the one cell there is adds 1 at most: a longer clip cuts nobody, for more
+    # noise; and where nothing is summed none is cut
+    if not terms or (len(terms) == 1 and terms[0].once):
+        return min(1.0, promise.clip or 1.0)
     if promise.clip is not None:
         return float(promise.clip)
-    if not added.query.terms:
-        # nothing is summed
-        return 1.0
-    # a person who counts once in the one cell there is adds 1 at most
-    if len(added.query.terms) == 1 and added.query.terms[0].once:
-        return 1.0
     raise ValueError(
-        "clip: expected how far one person may move the numbers, as so many of the largest rows, "
-        f"or {AUTO}, got None"
+        "clip: expected as how many of the largest rows one person may count at most, such as 10 "
+        f"(more is cut, less is less noise), or {AUTO}, got none"
     )
 
 

@@ -95,7 +95,7 @@ class Columns:
         if self.rows is None:
             raise ValueError(
                 f"levels: expected the categories of {self.names[column]!r}, declared without "
-                "looking at the table, got none"
+                f"looking at the table ({self.names[column]}=A,B), got none"
             )
         found = np.unique(self.rows[:, column])
         if found.size > MOST_LEVELS:

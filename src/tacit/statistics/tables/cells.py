@@ -329,11 +329,11 @@ class UnreadableCell(NamedTuple):
     cell: str
 
 
-TEXT = "expected a number, got text; leave the column out, or code it as a category"
+TEXT = "expected a number, got text; leave the column out, or read it as a category (--category)"
 INFINITE = "expected a finite number, got an infinite one"
 INEXACT = (
     f"expected a number, got an integer beyond 2⁵³ = {LARGEST_EXACT:,}, which loses digits; leave "
-    "the column out, or code it as a category"
+    "the column out, or read it as a category (--category)"
 )
 
 

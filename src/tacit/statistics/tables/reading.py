@@ -73,6 +73,18 @@ class ReadRequest:
     show_values: bool = False
 
 
+class MissingColumnError(ValueError):
+    """A column was asked for that the table does not have.
+
+    Attributes:
+        column: its name as it was asked for.
+    """
+
+    def __init__(self, sentence: str, column: str) -> None:
+        super().__init__(sentence)
+        self.column = column
+
+
 class Header:
     """The names of a source, and what was asked of them.
 
@@ -181,8 +193,8 @@ class Header:
         if self._told:
             hint = f"; it has {', '.join(map(repr, self.names))}"
         elif not near:
-            hint = f" among its {len(self.names)}; show_values lists them"
-        raise ValueError(f"{argument}: {self._label} has no column {name!r}{hint}")
+            hint = f" among its {len(self.names)}; show_values (--show-values) lists them"
+        raise MissingColumnError(f"{argument}: {self._label} has no column {name!r}{hint}", name)
 
 
 def read_table(

@@ -128,9 +128,9 @@ def check_levels(name: str, levels: Sequence[str], argument: str = "categories")
 def dropped_words(dropped: int, count: int) -> str:
     """Say how many rows were dropped, and what that does to tables that differ in one row."""
     return (
-        f"{dropped:,} of {count:,} rows were dropped for nothing that can be read in a column; a "
-        "row's own cells decide it, so where two tables differ in one row, what is left of them "
-        "differs in one row added, left out or replaced; how many were dropped is not hidden"
+        f"{dropped:,} of {count:,} rows were dropped, as a column used holds nothing that can be "
+        "read there; each row's own cells decide that, so tables that differ in one row still "
+        "differ in one at most; the number of rows dropped is not hidden"
     )
 
 
