@@ -168,9 +168,10 @@ class _LogDensity:
     def ends(self) -> tuple[float, float]:
         """Where the density is negligible beyond, rounded outwards."""
         nodes = self._chi_nodes(1.0)[1]
-        # to the left ln X falls as slowly as e^{a ln x}
+        # to the left ln X falls as slowly as e^{a ln x}: e^−75 at 75/a, and 10 for its constant
         slow = -LOG_NODES / self.first + 10
         points = self.shift + np.linspace(2 * nodes[0] - slow, 2 * nodes[-1], END_POINTS)
+        # every eighth point first, then among those between
         for _ in range(END_ROUNDS):
             values = self(points[::END_STRIDE], 1.0)
             # from the point before the first that counts to the one after the last
@@ -183,7 +184,8 @@ class _LogDensity:
     def _chi_nodes(self, fineness: float) -> tuple[Array, Array]:
         """ln of the masses, and ln T, T ~ χ²_n, to rounding."""
         half = self.degrees / 2
-        # width of the product of both densities at one Y
+        # width in ln T of the product of both densities at one Y: ln T has precision n/2 about, and
+        # ln X = ln Y − 2 ln T about that of its logit, 1/(1/a + 1/b), four times as much in ln T
         narrow = 1 / math.sqrt(half + 4 / (1 / self.first + 1 / self.second))
         step = min(narrow / STEPS_PER_WIDTH, WIDEST_STEP) / fineness
         nodes, logs = chi_square_nodes(self.degrees, step, -LOG_CHI_NODES)

@@ -103,13 +103,15 @@ class WishartLoss:
         cosine = np.cos(theta)
         # a − 1 = tan θ sin φ − 2 sin²(φ/2): a itself would lose a small angle
         excess = np.tan(theta) * math.sin(self.angle) - 2 * math.sin(self.angle / 2) ** 2
-        log_ratio = np.log1p(np.maximum(excess, -1 + EPS * EPS))
+        # ln a, finite where a rounds to 0: at the edge of the support, where no mass is
+        log_ratio = np.log1p(np.maximum(excess, EPS / 2 - 1))
         ratio = np.maximum(1 + excess, TINY)
         shape = (self.dim - self.rank + 1) / 2
         # b = 2a (ε − c ln a)/(1 − a); at a = 1 the loss is 0, and nothing exceeds ε
         apart = np.where(excess == 0, 1.0, -excess)
         bound = np.where(excess == 0, -math.inf, 2 * (epsilon - shape * log_ratio) * ratio / apart)
         above = excess < 0
+        # χ²_n has the tails of a gamma variable of shape n/2 at half of the point
         half = (self.dim + self.rank - 1) / 2
         # half of b, and half of b/a
         here = np.maximum(bound / 2, 0.0)
