@@ -75,6 +75,7 @@ def _diagonal(box: Box, variances: Sequence[fmpq]) -> fmpq:
 def _dense(sets: Sequence[Box], rows: Sequence[Sequence[fmpq]]) -> fmpq:
     corners: list[list[fmpq]] = []
     for low, high in sets:
+        # both ends of what may vary: zᵀ Σ⁻¹ z is convex, and largest in a corner
         free = [(a, b) if a < b else (a,) for a, b in zip(low, high, strict=True)]
         if len(corners) + prod(map(len, free)) > MOST_CORNERS:
             raise RefusedFileError("parts: more corners than a checker visits")
@@ -87,6 +88,7 @@ def farthest(covariance: Sequence[Sequence[fmpq]], differences: Sequence[Sequenc
     size = len(differences[0])
     matrix = positive(covariance, size)
     unit = [arb(int(i == j)) for i in range(size) for j in range(size)]
+    # Σ⁻¹ in balls: each holds the true entry
     inverse = matrix.solve(arb_mat(size, size, unit))
     best = fmpq(0)
     # many records change the sums alike
@@ -94,6 +96,7 @@ def farthest(covariance: Sequence[Sequence[fmpq]], differences: Sequence[Sequenc
     for start in range(0, len(apart), size):
         block = apart[start : start + size]
         rows_of = arb_mat(fmpq_mat(len(block), size, [one for point in block for one in point]))
+        # Z Σ⁻¹ Zᵀ, of which the diagonal counts: products of matrices are what balls do fast
         squares = rows_of * inverse * rows_of.transpose()
         best = max(best, *(rational_up(squares[k, k]) for k in range(len(block))))
     return best
@@ -117,6 +120,7 @@ def _positive(matrix: arb_mat) -> bool:
     if size == 1:
         return bool(matrix[0, 0] > 0)
     half = size // 2
+    # A is positive definite if A₁₁ and its Schur complement are
     first = _block(matrix, 0, half, 0, half)
     if not _positive(first):
         return False

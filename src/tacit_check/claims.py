@@ -91,6 +91,7 @@ def check(proof: Proof, measured: Mapping[str, Any] | None = None) -> Result:
     known = reader.read(proof.mechanism)
     claims = [kind_of(node, "claims", CLAIMS) for node in proof.claims]
     found = [fields(rest, kind, *CLAIMS[kind][:2]) for kind, rest in claims]
+    # lattices are built for the least δ that is asked for
     deltas = [one["delta"] for one in found if one.get("delta")]
     least = min(deltas, default=fmpq(1, 10**10))
     parts = known.choices[0] if known.choices else ()
@@ -134,6 +135,7 @@ def _approximate(claim: Claim, known: Known, composed: Composed) -> Bounds:
     if epsilon is None:
         # δ at an ε of ∞: what gives itself away
         return Bounds(composed.infinite())
+    # at ε = 0 γ = 1 is a fraction: δ is the total variation, exactly
     exact = composed.exact(fmpq(1)) if epsilon == 0 else None
     if exact is not None:
         return Bounds(exact, exact if composed.attained else None)
@@ -230,6 +232,7 @@ def simplex(mu: arb, candidates: int) -> arb:
     shift = acb(mu / arb(2).sqrt())
 
     def integrand(x: acb, _: bool) -> acb:
+        # Φ(x + μ/√2): the named corner's noise is above that of each of k − 1 others
         below = (-(x + shift) / acb(2).sqrt()).erfc() / 2
         return (-x * x / 2).exp() * below ** (candidates - 1) / (2 * acb.pi()).sqrt()
 

@@ -47,6 +47,7 @@ class Curve:
 
     def at(self, epsilon: arb) -> arb:
         """Return H(ε), no less than max(0, 1 − e^ε) and no more than 1, which every pair obeys."""
+        # no loss exceeds ε: exactly 0, where a difference of balls would straddle it
         if self.most is not None and epsilon >= self.most:
             return ZERO
         return self.height(epsilon).max(-epsilon.expm1()).max(ZERO).min(ONE)

@@ -28,6 +28,7 @@ from tacit_check.reading import (
     word,
 )
 
+# Of a tree: how deep and how large; releases together; bits of an exact factor of all of them.
 MOST_LEVELS, MOST_NODES, MOST_COUNT, MOST_BITS = 64, 4096, 10**12, 1 << 20
 
 
@@ -312,6 +313,7 @@ def _sketch(_: Reader, columns: int, dim: int, lowest: fmpq, highest: fmpq) -> K
 @kind("code", {"sizes": listed(count(), MOST_NODES)}, theorem=LEAKAGE)
 def _code(_: Reader, sizes: list[int]) -> Known:
     # as many values as there are outcomes
+    # what is known of the secret is which of ΠC outcomes it has: as many largest probabilities of 1
     factor = fmpq(prod(sizes))
     return Known(factor=factor, nats=arb(factor).log())
 
@@ -324,7 +326,7 @@ def _code(_: Reader, sizes: list[int]) -> Known:
 )
 def _thresholds(reader: Reader, counts: int, threshold: fmpq, of: Any) -> Known:
     base = reader.single(of)
-    # P(noise > τ − 1) of the noise on one count
+    # P(noise > g), g = τ − 1, of the noise on one count
     gap, scale = threshold - 1, decimal(of.get("noise", of.get("scale")), "noise")
     if of["kind"] == "gaussian":
         chance = half_square_tail(arb(gap / scale))

@@ -76,6 +76,7 @@ def share_interval(values: Array, confidence: float) -> tuple[float, float]:
             f"values: expected values in [0, 1], got {sample.min():.6g} to {sample.max():.6g}"
         )
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
+    # n kl(mean ‖ μ) <= ln(2/γ) on either side; the upper end is the lower one of 1 − x
     mean, most = float(sample.mean()), math.log(2.0 / (1.0 - level)) / sample.size
     return _chernoff_end(mean, most), 1.0 - _chernoff_end(1.0 - mean, most)
 

@@ -12,8 +12,11 @@ from scipy import special
 from tacit._ground.checks import Array
 
 # more than the tails, the recursion and their sums lose in double precision at 10⁵ guesses
+# Relative, more than tails and recursions round; always against what would be proved.
 ROUNDING = 1e-8
+# Where a bisection ends, relative: the end kept is the one that was shown.
 WIDTH = 1e-10
+# Below the exponent at which a float overflows.
 LARGEST_EXPONENT = 700.0
 SQRT_HALF = math.sqrt(0.5)
 
@@ -42,16 +45,19 @@ def p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: floa
     """
     if right == 0:
         return 1.0
+    # 1 − q = 1/(1 + e^ε); P[Bin(r, q) >= v] as a beta integral in 1 − q, which keeps its digits
     wrong = float(special.expit(-epsilon))
     tail = float(special.betaincc(guesses - right + 1, right, wrong))
     if delta > 0.0:
         likeliest = _likeliest(guesses, epsilon).sum()
         tail += delta * wrong * (canaries - guesses + float(likeliest))
+    # a p-value up: less is proved
     return min(tail * (1.0 + ROUNDING), 1.0)
 
 
 def _likeliest(count: int, epsilon: float) -> Array:
     """Return the largest probability of Bin(j, q), j = 0 … count − 1."""
+    # Bin(j, q) is largest at ⌊(j + 1) q⌋; its probability by logarithms, as factorials overflow
     trials = np.arange(count, dtype=np.float64)
     mode = np.minimum(np.floor((trials + 1.0) * special.expit(epsilon)), trials)
     logarithms = special.gammaln(trials + 1.0) - special.gammaln(mode + 1.0)
@@ -99,6 +105,7 @@ def refutes_profile(
         epsilons: (k,) of the points.
         deltas: (k,) δ there, rounded up.
     """
+    # where e^ε is cut the last term is far below 0 all the same, unless y is 1
     rise = np.exp(np.minimum(epsilons, LARGEST_EXPONENT))
     fall = np.exp(-epsilons)
 
@@ -142,12 +149,16 @@ def is_impossible(
 
     Source: Mahloujifar, Melis and Chaudhuri (2024), Theorem 9 and Algorithm 3.
     """
+    # R and H if W were v with probability α and else less
     reach = failure * right / canaries
     miss = failure * (guesses - right) / canaries
     limit = guesses / canaries * (1.0 + ROUNDING)
     for j in range(right - 1, -1, -1):
+        # H_j is f̄⁻¹(R_{j+1}) at least: what it lacks is mass on W = j, of which R gets j parts and
+        # H r − j
         needed = inverse(min(reach, 1.0))
         if needed <= miss:
+            # from here on no mass is needed, and what there is is within 1
             return False
         reach += j / (guesses - j) * (needed - miss)
         miss = needed
@@ -169,6 +180,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
         return math.inf
 
     def is_above(epsilon: float) -> bool:
+        # both terms by logarithms; what they round is taken off, so that ε is no less than stated
         nearer = special.log_ndtr(0.5 * mu - epsilon / mu)
         farther = epsilon + special.log_ndtr(-0.5 * mu - epsilon / mu)
         lost = ROUNDING * math.exp(nearer)
@@ -181,6 +193,7 @@ def _largest(holds: Callable[[float], bool]) -> float:
     """Return a number that holds, near the first that does not; 0 where none is found."""
     if not holds(0.0):
         return 0.0
+    # doubled until it fails, then halved: ``low`` was shown to hold at every step
     low, high = 0.0, 1.0
     while holds(high):
         low, high = high, 2.0 * high

@@ -130,6 +130,7 @@ class OneRunAudit:
 
     def epsilon_low_at(self, delta: float) -> float:
         """Return the lower bound on ε at another δ in [0, 1], from the same guesses."""
+        # each of several choices is held to its share of α (union bound)
         failure = (1.0 - self.confidence) / len(self.choices)
         chance = in_interval("delta", delta, 0.0, 1.0)
         return max(
@@ -282,8 +283,10 @@ def audit_one_run(
     inside = truth_values("members", members, values.shape)
     pairs = _pairs(top, bottom, values.size)
     _check_coins(inside)
+    # by score, and among equal scores by lot: no order of the rows that could know a coin
     order = np.lexsort((generator(rng).permutation(values.size), values))
     ranked = inside[order]
+    # right: the lowest that are out and the highest that are in
     found = [
         (high, low, int((~ranked[:low]).sum() + ranked[values.size - high :].sum()))
         for high, low in pairs

@@ -107,6 +107,7 @@ class GaussianChannel(Channel):
 
     def log_likelihood(self, released: Array, held: Array) -> Array:
         """As ``Channel``."""
+        # τ of states whose rounding alone tells them apart; it moves no posterior of noisier ones
         largest = float(max(np.abs(held).max(), np.abs(released).max()))
         floor = (STATE_ROUNDING * largest) ** 2 if self.floor is None else self.floor
         centre = held.mean(axis=0)
@@ -115,8 +116,10 @@ class GaussianChannel(Channel):
             scale = 1.0 / np.sqrt(max(floor, np.finfo(np.float64).tiny))
             rows, own = rows * scale, own * scale
         else:
+            # in the eigenbasis of Σ, each coordinate in units of its noise
             scales = 1.0 / np.sqrt(self._values + floor)
             rows, own = rows @ self._vectors * scales, own @ self._vectors * scales
+        # ‖y − h‖² by one product of matrices; about the middle, so that little cancels
         squares = (rows**2).sum(axis=1)[:, None] + (own**2).sum(axis=1) - 2.0 * rows @ own.T
         scores: Array = -0.5 * np.maximum(squares, 0.0)
         return scores

@@ -109,6 +109,7 @@ def bank_posterior(
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     labels = np.arange(count) if task is None else grouped("task", task, count)
     groups = np.zeros(count, dtype=np.int64) if known is None else grouped("known", known, count)
+    # blind: the likeliest label of each group of what is known, before any release is seen
     logs = np.zeros(count) if weights is None else _log_prior(weights, count)
     masses = np.exp(logs)
     blind = by_masses(groups, labels, masses)
@@ -140,6 +141,7 @@ def _by_likelihood(
 ) -> tuple[Array, Indices, Indices]:
     """Rank the labels within the group of each release by their posterior masses."""
     hits, better, tied = np.empty(len(seen)), *(np.empty(len(seen), dtype=np.int64) for _ in "bt")
+    # what is known narrows the candidates to a group: no other has a posterior
     for group in np.unique(groups[own]):
         members = np.flatnonzero(groups == group)
         asked = np.flatnonzero(groups[own] == group)
@@ -161,6 +163,7 @@ def by_masses(groups: Indices, labels: Indices, weights: Array) -> tuple[Array, 
     masses = np.bincount(place, weights)
     # equal sums that round differently are equal
     rank = np.unique(np.round(masses / masses.max(), 12), return_inverse=True)[1].reshape(-1)
+    # sorted by group and mass together: how many of a group lie above is a difference of places
     keys = pairs[0] * (int(rank.max()) + 1) + rank
     ordered = np.sort(keys)
     ends = np.searchsorted(np.sort(pairs[0]), pairs[0], side="right")

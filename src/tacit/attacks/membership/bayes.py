@@ -32,9 +32,11 @@ from tacit.covariance import Covariance
 from tacit.covariance.coercion import as_covariance
 from tacit.covariance.whitening import whiten
 
+# Sums of the same terms in another order differ by less.
 TIE_TOLERANCE = 1e-12
 TRIALS_PER_BLOCK = 100_000
 MOST_TRIALS = 1_000_000_000
+# In standard deviations beyond the outermost output: 1e-19 of the mass of each lies farther.
 TAIL = 9.0
 STEEPEST_SLOPE = 1.0 / math.sqrt(2.0 * math.pi * math.e)
 LARGEST_REFINEMENT = 1_000_000
@@ -145,6 +147,7 @@ def bayes(
 
 def _hits(mixture: LabelledMixture, count: int, source: np.random.Generator) -> int:
     """Return how many of some simulated releases are guessed right."""
+    # of candidates, and white noise in the coordinates in which Σ is I
     secrets = source.choice(len(mixture.weights), size=count, p=mixture.weights)
     seen = mixture.clean[secrets] + source.standard_normal((count, mixture.clean.shape[1]))
     hits = 0
@@ -201,6 +204,8 @@ def bayes_success(
         rounding = 4.0 * len(values) * EPS
         return max(0.0, exact - rounding), min(1.0, exact + rounding)
     mixture = labelled_mixture(values, covariance, labels, weights)
+    # the line, and how far any output lies from it: so much may the success change, and it is paid
+    # for in the ends
     centred = mixture.clean - mixture.clean.mean(axis=0)
     axis = scipy_linalg.svd(centred, full_matrices=False)[2][0]
     line = centred @ axis

@@ -24,6 +24,7 @@ from tacit.attacks.membership.mixtures import in_noise_units, told_apart
 from tacit.covariance import Covariance
 from tacit.covariance.coercion import as_covariance
 
+# Log odds that are held at once: 32 MB.
 ENTRIES_PER_CHUNK = 4_000_000
 BAYES = "Bayes likelihood ratio over the declared candidates"
 LIRA = "Gaussian likelihood ratio (LiRA)"
@@ -162,6 +163,7 @@ def membership_attack(
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     source = generator(rng)
     rate = float(inside[:, 0].mean())
+    # in noise units about the middle, where squares of a common offset cost no digits
     placed, noise = told_apart(values, covariance)
     clean = in_noise_units(placed - placed.mean(axis=0), noise)
     secrets = source.integers(len(values), size=count)
@@ -190,8 +192,10 @@ def best_attack(results: Mapping[str, Any], prior: float, level: float) -> Membe
     """
     name = max(results, key=lambda attack: float(results[attack].mean()))
     right = results[name]
+    # the best of k is reported: each interval at failure γ/k, so that all hold at once
     each = 1.0 - (1.0 - level) / len(results)
     count, half = len(right), len(right) // 2
+    # chosen on one half and measured on the other: the largest of many shares is too large by luck
     record = int(right[:half].mean(axis=0).argmax())
     hits = int(right[half:, record].sum())
     return MembershipAttack(
@@ -227,6 +231,7 @@ def _bayes(clean: Array, indicator: Array) -> Scores:
     """Return the log odds of membership under the exact posterior over candidates."""
 
     def scores(seen: Array) -> Array:
+        # P(in | y) − P(out | y) up to one factor a row: its sign is that of the log odds
         squared = cdist(seen, clean, "sqeuclidean")
         posterior = np.exp(-0.5 * (squared - squared.min(axis=1, keepdims=True)))
         total = posterior.sum(axis=1, keepdims=True)
@@ -240,11 +245,13 @@ def _bayes(clean: Array, indicator: Array) -> Scores:
 
 def _gaussian_fit(clean: Array, indicator: Array, rate: float) -> Scores:
     """Return the log odds of membership under one Gaussian for in and one for out per row."""
+    # principal axes of the outputs: components there are taken as independent
     axes = scipy_linalg.svd(clean, full_matrices=False)[2]
     principal = clean @ axes.T
     first, second = indicator.T @ principal, indicator.T @ principal**2
 
     def moments(sums: Array, squares: Array, share: float) -> tuple[Array, Array]:
+        # variance of the clean outputs, plus 1 of the noise
         mean = sums / (share * len(clean))
         variance = squares / (share * len(clean)) - mean**2
         return mean, np.maximum(variance, 0.0) + 1.0
@@ -253,6 +260,7 @@ def _gaussian_fit(clean: Array, indicator: Array, rate: float) -> Scores:
     mean_out, variance_out = moments(
         principal.sum(axis=0) - first, (principal**2).sum(axis=0) - second, 1.0 - rate
     )
+    # ln q N(y; in) − ln (1 − q) N(y; out), multiplied out: a quadratic in y with these coefficients
     offset = np.log(rate / (1.0 - rate)) + 0.5 * (
         np.log(variance_out)
         - np.log(variance_in)

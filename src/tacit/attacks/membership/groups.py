@@ -14,6 +14,7 @@ from tacit.covariance.coercion import as_covariance
 from tacit.linalg import default_tolerance
 
 TOLD = "likelihood ratio, told what was drawn of every other group"
+# Scores that are held at once: 32 MB.
 ENTRIES_PER_CHUNK = 4_000_000
 PAIR = 2
 # Posteriors as far from even odds as this are no tie.
@@ -60,6 +61,7 @@ def group_attack(
     count = integer("trials", trials, minimum=4)
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     source = generator(rng)
+    # about the middle of each group: what its rows have in common is in every release
     white = _whitened(values - values.mean(axis=1, keepdims=True), noise)
     right = {TOLD: _right(white, count, source)}
     return best_attack(right, 1.0 - 1.0 / values.shape[1], level)
@@ -128,6 +130,7 @@ def _right(white: Array, trials: int, source: np.random.Generator) -> Any:
     groups, size, _ = white.shape
     if size == PAIR:
         return _pairs_right(white, trials, source)
+    # −½‖y − x_l‖² at y = x_j + e is ⟨x_l, e⟩ + ⟨x_l, x_j⟩ − ½‖x_l‖² up to what all l share
     inner = np.einsum("gjr,glr->gjl", white, white)
     halves = 0.5 * np.einsum("gjj->gj", inner)
     index = np.arange(groups)

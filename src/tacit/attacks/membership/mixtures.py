@@ -15,6 +15,7 @@ from tacit.covariance import Covariance, Isotropic
 from tacit.covariance.whitening import whiten
 from tacit.information.distinct import EqualRows
 
+# Distances that are held at once: 32 MB.
 ENTRIES_PER_CHUNK = 4_000_000
 # In standard deviations: no noise takes one output for another.
 APART = 100.0
@@ -57,6 +58,7 @@ def prior_weights(name: str, weights: Any, count: int) -> Array:
             f"{name}: expected weights >= 0, not all zero, got {given.min():.6g} to "
             f"{given.max():.6g}"
         )
+    # by the largest first: a sum of large weights does not overflow
     scaled = given / given.max()
     normalised: Array = scaled / scaled.sum()
     return normalised
@@ -66,6 +68,7 @@ def log_density(seen: Array, clean: Array, weights: Array) -> Array:
     """Return ``ln Σ_j w_j exp(−½ ‖y − x_j‖²)`` for every row y, in noise units."""
     total = np.empty(len(seen))
     for part, terms in _log_terms(seen, clean, weights):
+        # log-sum-exp: less the largest term, so that the nearest candidate counts as 1
         top = terms.max(axis=1)
         total[part] = top + np.log(np.exp(terms - top[:, None]).sum(axis=1))
     return total
@@ -96,6 +99,7 @@ class LabelledMixture:
     def posterior_masses(self, seen: Array) -> Iterator[tuple[slice, Array]]:
         """Yield blocks of (rows, classes): posterior of each label, relative to the likeliest."""
         for part, terms in _log_terms(seen, self.clean, self.weights):
+            # P(l | y) up to one factor a row, which no comparison of labels sees
             relative = np.exp(terms - terms.max(axis=1, keepdims=True))
             yield part, np.add.reduceat(relative, self.starts, axis=1)
 
@@ -108,6 +112,7 @@ def labelled_mixture(
     numbers = np.unique(_label_array(labels, len(outputs)), return_inverse=True)[1]
     values, noise = told_apart(outputs, covariance)
     clean = in_noise_units(values - values.mean(axis=0), noise)
+    # what cannot be has no logarithm of a weight; labels side by side are summed in one pass
     possible = np.flatnonzero(prior)
     order = possible[np.argsort(numbers[possible], kind="stable")]
     sorted_labels, starts = np.unique(numbers[order], return_index=True)
@@ -119,6 +124,7 @@ def success_without_noise(outputs: Array, labels: Any, weights: Any) -> float:
     """Return ``Σ_z max_l P(output z, label l)``: naming the label of an output that is seen."""
     prior = prior_weights("weights", weights, len(outputs))
     numbers = np.unique(_label_array(labels, len(outputs)), return_inverse=True)[1]
+    # P(z, l) for every pair that occurs, and of each output its likeliest label
     values = EqualRows.of(outputs).members
     size = int(numbers.max()) + 1
     found, place = np.unique(values * size + numbers, return_inverse=True)
@@ -144,6 +150,7 @@ def _label_array(labels: Any, count: int) -> npt.NDArray[Any]:
 
 def _log_terms(seen: Array, clean: Array, weights: Array) -> Iterator[tuple[slice, Array]]:
     rows = max(1, ENTRIES_PER_CHUNK // len(clean))
+    # ln w_j − ½ ‖y − x_j‖², some rows at a time
     log_weights = np.log(weights)
     for start in range(0, len(seen), rows):
         part = slice(start, start + rows)

@@ -89,8 +89,10 @@ def rmia(
         # ln ½((1 + a) e^out + 1 − a), by logarithms: e^out underflows where a model is sure
         with np.errstate(divide="ignore"):
             usual = np.logaddexp(out + np.log1p(rise), np.log1p(-rise)) - np.log(2.0)
+    # ln P(z): no point of the population was seen, so that all shadow models are its "out"
     everywhere = special.logsumexp(others, axis=0) - np.log(len(others))
     population = np.sort(seen - everywhere)
+    # LR(x) >= γ LR(z) by logarithms, counted among the sorted ratios
     beaten = np.searchsorted(population, target - usual - np.log(level), side="right")
     shares: Array = beaten / seen.size
     return shares
@@ -122,6 +124,7 @@ def _log_mean(shadows: Array, chosen: npt.NDArray[np.bool_], side: str) -> Array
             f"shadow_memberships: expected a shadow model with every example {side}, got none for "
             f"example {example}"
         )
+    # a mean of probabilities and not of logarithms: −∞ leaves a model out
     sums = special.logsumexp(np.where(chosen, shadows, -np.inf), axis=0)
     mean: Array = sums - np.log(counts)
     return mean

@@ -14,6 +14,7 @@ from scipy import special
 from tacit._ground.checks import Array, RandomSource, generator, in_interval, vector
 from tacit.attacks.intervals import chernoff_interval, proportion_interval
 
+# A half of fewer has no threshold to choose.
 SMALLEST_GROUP = 4
 
 
@@ -147,6 +148,7 @@ def roc(
         chosen, (left_in, left_out) = _halves(members, others, generator(rng))
     else:
         left_in, left_out = members, others
+    # chosen on scores that are not measured: the best of many thresholds is too good by luck
     threshold = _best_threshold(*chosen)
     accuracy, accuracy_interval = _balanced_accuracy(left_in, left_out, threshold, level)
     return RocSummary(
@@ -213,6 +215,7 @@ def _balanced_accuracy(
     members: Array, others: Array, threshold: float, level: float
 ) -> tuple[float, tuple[float, float]]:
     """Return accuracy and interval at a threshold that does not depend on these scores."""
+    # TPR and TNR are two binomials: γ/2 each
     each = 1.0 - (1.0 - level) / 2.0
     hits_in, hits_out = int((members >= threshold).sum()), int((others < threshold).sum())
     low_in, high_in = proportion_interval(hits_in, members.size, each)

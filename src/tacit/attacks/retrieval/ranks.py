@@ -17,6 +17,7 @@ from tacit.attacks.retrieval.space import AttackSpace, range_tolerance
 from tacit.compute import available_workers
 
 BANK_ROWS, QUERY_ROWS, PAIRS = 2048, 512, 8192
+# Rounding of float32, and a size whose products with others it holds.
 SINGLE = float(np.finfo(np.float32).eps)
 LARGEST_SINGLE = 1e30
 
@@ -97,6 +98,7 @@ def _asked(
     if log_prior is not None:
         score += log_prior[truth]
     norms = np.linalg.norm(rows, axis=1)
+    # what a score of float64 may be off by: k + 8 roundings of the size of its terms, 16 times
     size = (norms + np.linalg.norm(target, axis=1)) ** 2
     slack = 16.0 * (queries.shape[1] + 8) * EPS * (size + np.abs(score))
     outside = tolerance = None
@@ -199,6 +201,7 @@ class _BankBlock:
     def _refine(self, part: slice, pairs: Any, better: Indices, tied: Indices) -> None:
         owner, candidate, score = self._scored(part, pairs)
         other = candidate + self.start != self.query.truth[owner]
+        # ahead by more than both scores round, or else a tie: never better by rounding alone
         lead = score - self.query.score[owner]
         slack = self.query.slack[owner]
         np.add.at(better, owner[other & (lead > slack)], 1)
@@ -233,6 +236,7 @@ class _First:
         self.seen, self.right = np.zeros(count), np.zeros(count)
 
     def join(self, owner: Indices, score: Array, same: npt.NDArray[np.bool_]) -> None:
+        # a new best beyond rounding starts the count anew; what ties with it is added
         best = self.score.copy()
         np.maximum.at(best, owner, score)
         self.seen[best > self.score + self.slack] = 0.0

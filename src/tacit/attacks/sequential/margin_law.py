@@ -19,6 +19,7 @@ from tacit._ground.checks import (
 )
 from tacit._ground.numbers import EPS
 
+# Of a quantile and of the share it is taken at, several units in the last place each.
 ROUNDING = 16.0 * EPS
 
 
@@ -69,9 +70,11 @@ def step_law(differences: Array, draws: int = 500, rng: RandomSource = None) -> 
     count = integer("draws", draws, minimum=1)
     lengths = np.linalg.norm(rows, axis=1)
     margin = float(lengths.min())
+    # P(⟨w, a_v⟩ > ‖a_v‖²/2) = Φ(−m_v/2): another token alone is nearer
     errors = special.ndtr(-lengths / 2.0)
     noise = generator(rng).standard_normal((rows.shape[1], count))
     kept = (rows @ noise <= (lengths**2 / 2.0)[:, None]).all(axis=0)
+    # (V − 1) e^{−m²/8} by its logarithm: V − 1 times a number that may be no float
     published = math.exp(math.log(len(rows)) - margin**2 / 8.0)
     return StepLaw(
         margin=margin,
@@ -113,6 +116,7 @@ def margin_threshold(vocabulary: int, error_rate: float, *, tail: str = "exponen
     if choice("tail", tail, ("exponential", "gaussian")) == "exponential":
         margin = math.sqrt(8.0 * (math.log(others) - math.log(chance)))
         return margin * (1.0 + 4.0 * EPS)
+    # from Φ(−m/2) = ½ on a margin of 0 will do
     share = chance / others
     if share >= 0.5:
         return 0.0
