@@ -2,20 +2,25 @@
 
 import importlib
 import inspect
+import math
 import re
 from dataclasses import dataclass, field, fields, is_dataclass
+from html import escape
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tacit
-from tacit import Draw, Effort, covariance, privatize
+from tacit import Draw, Effort, Rows, covariance, privatize
 from tacit._ground.reprs import short_repr
+from tacit.accounting import subsampled_gaussian
 from tacit.attacks import bayes, retrieve
 from tacit.classifiers import privatize_logits
 from tacit.design import isotropic, worst_case
 from tacit.hidden_states import CodebookFit
+from tacit.statistics import Session, prepare
+from tacit.text import beside, significant_up
 
 ROOT = Path(tacit.__file__).parents[1]
 PACKAGES = sorted(
@@ -103,3 +108,32 @@ def test_a_long_sequence_says_its_length_and_a_short_one_what_it_holds():
         f"{name}(rows=<float64 (60, 60)>, number={np.float64(2.5)!r}, "
         "few=('a', <float64 (60,)>), many=<list of 9>)"
     )
+
+
+def test_what_is_prepared_says_in_a_few_lines_what_it_will_release():
+    found = prepare("mean", ROWS[:, :2], Rows(success=0.6), columns=["<b>", "y"])
+    told, page = repr(found), found._repr_html_()
+    assert len(told.splitlines()) <= 6
+    for text in (told, page):
+        assert "60%: the most often anyone can be right" in text
+        assert "not drawn" in text
+    assert f"mean[y] ± {significant_up(found.expected[1].half_width, 2)}" in told
+    assert "<b>]" not in page
+    assert "&lt;b&gt;" in page
+
+
+def test_guarantees_and_sessions_are_shown_in_a_notebook():
+    session = Session(ROWS[:, :2], Rows(success=0.6))
+    held = session.ask("mean", share=0.25).guarantees[0]
+    page = held._repr_html_()
+    assert escape(held.describe()) in page
+    assert page.count("<li>") == len(held.assumptions)
+    assert "1 answers" not in session._repr_html_()
+    assert "1 answer," in repr(session)
+
+
+def test_no_number_is_a_minus_zero():
+    assert beside(-0.001, 0.5) == "0.00"
+    assert beside(-0.04, 7.0) == "0.0"
+    many = subsampled_gaussian(0.01, 1.1, 100)
+    assert math.copysign(1.0, many.infinite_mass) == 1.0

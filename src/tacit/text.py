@@ -57,7 +57,8 @@ def beside(value: float, spread: float) -> str:
     places = 1 - math.floor(math.log10(spread))
     if places > MOST_PLACES:
         return significant(value, CUT)
-    return f"{round(value, places):,.{max(places, 0)}f}".replace("-", "−")
+    # adding zero leaves no minus before zero
+    return f"{round(value, places) + 0.0:,.{max(places, 0)}f}".replace("-", "−")
 
 
 def superscript(number: int) -> str:

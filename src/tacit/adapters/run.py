@@ -300,7 +300,7 @@ def _bytes_of_state(layers: Sequence[AdapterLayer]) -> int:
     return own + SMALL_FILES // 8 * len(layers) + trained
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PreparedAdapter(Prepared[TrainedAdapter]):
     """A fine-tuning run whose guarantees are known before its first step.
 

@@ -158,7 +158,7 @@ def prepare_logits(
 
 
 @read_only
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PreparedLogits(Prepared[Logits]):
     """Logits that are certified and not yet drawn; for the holder of the pool.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
+from html import escape
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from tacit._ground.checks import choice, in_interval
@@ -75,6 +76,16 @@ class Guarantee(ABC):
         if self.confidence is not None:
             doubt = f" (statistical: true with confidence {share_down(self.confidence)})"
         return f"{self._statement()}{doubt}."
+
+    def _repr_html_(self) -> str:
+        # a sentence in sight, what must hold for it folded below; no colour, so dark is as good
+        held = "".join(f"<li>{escape(one)}</li>" for one in self.assumptions)
+        told = f"{len(self.assumptions)} assumptions"
+        return (
+            f"<div><p>{escape(self.describe())}</p><p><small>Evidence: {self.evidence}. Source: "
+            f"{escape(self.source)}.</small></p>"
+            f"<details><summary>{told}</summary><ul>{held}</ul></details></div>"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return every field and the type's name as values that strict JSON can hold."""

@@ -12,8 +12,11 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 from tacit._ground.checks import boolean
 from tacit._ground.frozen import owned_fields
 from tacit.guarantees.base import Guarantee
+from tacit.guarantees.one_line import one_line
 from tacit.releases.numbers import Number
 from tacit.releases.release import Release
+from tacit.releases.showing import prepared_html, prepared_printed
+from tacit.text import significant_up
 
 Details = TypeVar("Details")
 
@@ -142,7 +145,7 @@ class _Once:
         )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Prepared(ABC, Generic[Details]):
     """Everything that can fail is done; looking at it costs nothing and draws nothing.
 
@@ -168,6 +171,18 @@ class Prepared(ABC, Generic[Details]):
 
     def __post_init__(self) -> None:
         owned_fields(self)
+
+    def __repr__(self) -> str:
+        return prepared_printed(self.description, self._awaited(), self._standing())
+
+    def _repr_html_(self) -> str:
+        return prepared_html(self.description, self._awaited(), self._standing())
+
+    def _awaited(self) -> list[tuple[str, str]]:
+        return [(one.name, f"± {significant_up(one.half_width, 2)}") for one in self.expected]
+
+    def _standing(self) -> str:
+        return one_line(self.guarantees[0]).text if self.guarantees else "nothing is guaranteed"
 
     def draw(
         self, *, ledger: Book | None = None, secret: str | None = None, no_budget: bool = False

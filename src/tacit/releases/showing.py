@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from html import escape
 from importlib import import_module
 from importlib.util import find_spec
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 # Of more numbers a printed release tells the first.
 PRINTED, SHOWN = 6, 20
 LONGEST_NAME, LONGEST_TITLE = 40, 90
+Rows = Sequence[tuple[str, str]]
 FRAMES = ("pandas", "polars")
 HALF = "± is a 95% half-width, of the noise unless said"
 
@@ -38,17 +40,37 @@ def printed(kind: str, title: str, numbers: Numbers | None, standing: str) -> st
 
 def html(kind: str, title: str, numbers: Numbers | None, standing: str) -> str:
     """Return the same as HTML that stands in a notebook, light or dark: all text escaped."""
-    rows = "".join(
-        f'<tr><th scope="row" style="text-align:left">{escape(one.name)}</th>'
-        f"<td>{escape(number_words(one))}</td></tr>"
-        for one in _first(numbers, SHOWN)
-    )
+    rows = _html_rows([(one.name, number_words(one)) for one in _first(numbers, SHOWN)])
     table = (
         f'<table><thead><tr><th scope="col">number</th><th scope="col">released</th></tr></thead>'
         f"<tbody>{rows}</tbody></table><p><small>{_more(numbers, SHOWN)}{HALF}</small></p>"
     )
     return (
         f"<div><p><b>{escape(title)}</b> <small>({escape(kind)})</small></p>"
+        f"{table if rows else ''}<p>{escape(standing)}</p></div>"
+    )
+
+
+def prepared_printed(description: str, awaited: Rows, standing: str) -> str:
+    """Return a prepared release in a few lines: the error of each number, and the guarantee."""
+    told = [f"  {_cut(name, LONGEST_NAME)} {half}" for name, half in awaited[:PRINTED]]
+    if told:
+        more = _left(len(awaited), PRINTED)
+        told.append(f"  ({more}± is the 95% half-width that the noise will have)")
+    head = f"<Prepared {_cut(description, LONGEST_TITLE)}: not drawn"
+    return "\n".join([head, *told, f"  {standing}>"])
+
+
+def prepared_html(description: str, awaited: Rows, standing: str) -> str:
+    """Return the same as HTML that stands in a notebook, light or dark: all text escaped."""
+    rows = _html_rows(awaited[:SHOWN])
+    table = (
+        f'<table><thead><tr><th scope="col">number</th><th scope="col">95% half-width of the noise'
+        f"</th></tr></thead><tbody>{rows}</tbody></table><p><small>{_left(len(awaited), SHOWN)}"
+        "</small></p>"
+    )
+    return (
+        f"<div><p><b>{escape(description)}</b> <small>(prepared, not drawn)</small></p>"
         f"{table if rows else ''}<p>{escape(standing)}</p></div>"
     )
 
@@ -97,8 +119,19 @@ def _first(numbers: Numbers | None, count: int) -> list[Number]:
 
 
 def _more(numbers: Numbers | None, count: int) -> str:
-    left = len(numbers or ()) - count
-    return f"{left:,} more; " if left > 0 else ""
+    return _left(len(numbers or ()), count)
+
+
+def _left(total: int, shown: int) -> str:
+    return f"{total - shown:,} more; " if total > shown else ""
+
+
+def _html_rows(rows: Rows) -> str:
+    return "".join(
+        f'<tr><th scope="row" style="text-align:left">{escape(name)}</th>'
+        f"<td>{escape(words)}</td></tr>"
+        for name, words in rows
+    )
 
 
 def number_words(number: Number) -> str:

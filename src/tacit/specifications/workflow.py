@@ -218,7 +218,7 @@ def specify(
 
 
 @read_only
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PreparedSpecification(Prepared[CertifiedSpecification]):
     """A specification that is certified and not yet drawn; for the holder of the records.
 

@@ -112,7 +112,7 @@ class StatisticRequest:
 
 
 @read_only
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PreparedNumbers(Prepared[NumbersDetails]):
     """Numbers that are certified and not yet drawn; for the holder of the table.
 

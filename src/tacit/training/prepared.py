@@ -14,7 +14,7 @@ from tacit.training.indistinguishable import Indistinguishable
 from tacit.training.release import TrainedModel, certified, group_references
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PreparedTraining(Prepared[TrainedModel]):
     """A run whose guarantees are known before its first round.
 

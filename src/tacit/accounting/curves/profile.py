@@ -518,7 +518,7 @@ def _compose(
         name=name,
         forward=forward,
         backward=backward,
-        infinite_mass=1.0 if lost else min(-math.expm1(finite) * (1 + MASS_UNITS * EPS), 1.0),
+        infinite_mass=1.0 if lost else min(abs(math.expm1(finite)) * (1 + MASS_UNITS * EPS), 1.0),
         source="; ".join(dict.fromkeys("; ".join(sources).split("; "))),
         assumptions=tuple(dict.fromkeys([*(a for p, _ in parts for a in p.assumptions), FIXED])),
         evidence="theorem" if known else "numerical",

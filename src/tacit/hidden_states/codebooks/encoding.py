@@ -141,7 +141,7 @@ def prepare_codes(
 
 
 @short_repr
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PreparedCodes(Prepared[CodeRows]):
     """Codes that are certified and not yet written.
 

@@ -192,7 +192,7 @@ def _check_design(design: Design, width: int) -> None:
 
 
 @read_only
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PreparedStates(Prepared[StateRows]):
     """States whose noise is certified and not yet drawn; for the holder of the clean states.
 

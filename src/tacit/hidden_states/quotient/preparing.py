@@ -23,7 +23,7 @@ from tacit.releases.vectors import sha256_of
 
 
 @read_only
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PreparedQuotients(Prepared[QuotientRows]):
     """Quotients whose noise is certified and not yet drawn; for the holder of the states.
 

@@ -177,8 +177,19 @@ class Session:
     def __repr__(self) -> str:
         """Return what it hides, and what is left of the budget."""
         return (
-            f"Session({self.promise.word}, {len(self.spends)} answers, "
+            f"Session({self.promise.word}, {self._answered()}, "
             f"{self.remaining:.4g} of {self.budget:.4g} {self.unit} left)"
+        )
+
+    def _answered(self) -> str:
+        return f"{len(self.spends)} answer" + ("" if len(self.spends) == 1 else "s")
+
+    def _repr_html_(self) -> str:
+        done = round(100.0 * (1.0 - self.remaining / self.budget))
+        return (
+            f"<div><p><b>Session</b> under <code>{self.promise.word}</code>: "
+            f"{self._answered()}, {self.remaining:.4g} of {self.budget:.4g} {self.unit} left</p>"
+            f'<progress max="100" value="{done}" aria-label="spent">{done}%</progress></div>'
         )
 
     @property
