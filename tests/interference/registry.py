@@ -28,6 +28,7 @@ SILENT = {
     "ledger": "the holder's own book",
     "model train": "trains on a public text",
     "show": "reads a stored release, and tells its holder",
+    "training check": "passes examples of the holder's own through a model, and publishes nothing",
     "verify": "reads stored files, and tells whoever holds them",
 }
 

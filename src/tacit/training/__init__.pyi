@@ -3,6 +3,8 @@
 from .account import Beside as Beside
 from .account import ReferenceSpentError as ReferenceSpentError
 from .bounded import bounded_probability as bounded_probability
+from .checked_model import CheckedModel as CheckedModel
+from .checked_model import check_model as check_model
 from .contribution import Retraining as Retraining
 from .contribution import SourcedExamples as SourcedExamples
 from .contribution import TrainingRecipe as TrainingRecipe

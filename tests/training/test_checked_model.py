@@ -1,0 +1,94 @@
+"""Layers of a model, the way of each to the gradient of every example, and whether it is right."""
+
+import json
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from tacit.training import check_model
+from tests.cli_runner import in_process, refused
+
+MINE = """
+import torch
+from torch import nn
+
+def losses(model, rows):
+    return model(rows).square().sum(1)
+
+def good():
+    return nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4)), torch.randn(6, 3), losses
+
+def coupled():
+    # a loss that is divided by those of the others
+    return nn.Linear(3, 4), torch.randn(6, 3), lambda m, rows: losses(m, rows) / losses(m, rows).sum()
+
+def broken():
+    raise KeyError("a cell")
+"""
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(9, 4)
+        self.states = nn.GRU(4, 5, batch_first=True)
+        self.frozen = nn.Linear(5, 5)
+        self.frozen.requires_grad_(False)
+        self.out = nn.Linear(5, 3)
+
+    def forward(self, words):
+        return self.out(self.frozen(self.states(self.words(words))[0][:, -1]))
+
+
+def test_every_layer_has_its_way_and_is_right():
+    torch.manual_seed(0)
+    model = Recurrent()
+    found = check_model(model, torch.randint(9, (7, 4)), lambda m, rows: m(rows).square().sum(1))
+    assert found.right
+    assert [(one.path, one.way) for one in found.layers] == [
+        ("words", "by a rule"), ("states", "run again for each example"), ("out", "by a rule"),
+    ]  # fmt: skip
+    assert found.frozen == 30
+    assert sum(one.parameters for one in found.layers) == sum(
+        one.numel() for one in model.parameters() if one.requires_grad
+    )
+    # the model is as it was
+    assert model.training
+    assert all(one.grad is None for one in model.parameters())
+    assert not any(module._forward_hooks for module in model.modules())
+
+
+@pytest.mark.parametrize(
+    ("inputs", "losses", "said"),
+    [
+        (torch.randn(6, 3), lambda m, rows: m(rows).mean(), "losses: expected one loss per"),
+        (torch.randn(1, 3), lambda m, rows: m(rows).sum(1), "inputs: expected at least two"),
+        (torch.randn(6, 3), lambda m, rows: m(rows).sum(1), "model: expected parameters"),
+    ],
+)
+def test_what_cannot_be_checked_is_refused(inputs, losses, said):
+    model = nn.Linear(3, 2)
+    model.requires_grad_(not said.startswith("model"))
+    with pytest.raises(ValueError, match=said):
+        check_model(model, inputs, losses)
+
+
+def test_the_command_says_which_layer_is_wrong(tmp_path, monkeypatch, capsys):
+    tacit = in_process(capsys)
+    (tmp_path / "mine_checked.py").write_text(MINE)
+    monkeypatch.syspath_prepend(tmp_path)
+    outcome = tacit("training", "check", "mine_checked:good", "--json", "-")
+    told = json.loads(outcome.out)
+    assert (outcome.code, told["right"], len(told["layers"])) == (0, True, 2)
+    outcome = tacit("training", "check", "mine_checked:coupled")
+    assert outcome.code == 1
+    assert "(model)  Linear" in outcome.out
+    assert "WRONG by" in outcome.out
+    outcome = tacit("training", "check", "mine_checked:broken")
+    assert outcome.code == 3
+    assert "a cell" not in outcome.err
+    refused(tacit("training", "check", "mine_checked:none"), "MODEL", "there is no")
+    refused(tacit("training", "check", "mine.py"), "MODEL", "module:function")
+    sys.modules.pop("mine_checked")
