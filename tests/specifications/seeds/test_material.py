@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tacit.specifications.seeds import material
 from tacit.specifications.seeds.material import DataSet, cut, digits, docstring_set, materials
+
+
+@pytest.fixture(scope="module", autouse=True)
+def read_once() -> Iterator[None]:
+    """Read the docstrings of the packages here once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(material, "docstring_set", cache(docstring_set))
+        yield
 
 
 def test_a_users_records_are_none_of_the_developers() -> None:
@@ -38,7 +49,7 @@ def test_transforms_undo_themselves() -> None:
 
 
 def test_no_docstring_names_its_package() -> None:
-    data_set = docstring_set()
+    data_set = material.docstring_set()
     for text, number in zip(data_set.inputs, data_set.classes, strict=True):
         assert data_set.names[number] not in text
 
