@@ -132,7 +132,7 @@ def test_the_prompts_verified_without_a_bank_are_the_right_ones(model, secret, i
     assert not attacker.verify(states + 0.01).verified.any()
 
 
-@pytest.mark.parametrize("size", [1e2, 1e4, 1e6])
+@pytest.mark.parametrize("size", [1e2, pytest.param(1e4, marks=pytest.mark.thorough), 1e6])
 def test_a_massive_coordinate_makes_no_wrong_prompt_verified(stream, secret, size):
     model = tiny_model(size)
     inverter = trained(model, stream)

@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from tacit import Ledger, Table
 from tacit.gradients import DPSGD
+from tacit.gradients.given import GivenNoise
 from tacit.guarantees import ApproximateDP
 from tacit.training import LoopSettings, make_private
 from tests.training.loops import begun, finish, losses, network, records, trained
@@ -91,8 +92,15 @@ def test_a_compiled_model_makes_the_same_model():
     close(plain, model.state_dict(), 1e-5)
 
 
-@pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.RMSprop, torch.optim.Adagrad])
-def test_any_optimizer_and_schedule_moves_the_model(kind):
+@pytest.mark.parametrize(
+    ("kind", "promise"),
+    [
+        (torch.optim.AdamW, Table(epsilon=8.0, delta=1e-3)),
+        (torch.optim.RMSprop, GivenNoise(multiplier=1.0, delta=1e-3)),
+        (torch.optim.Adagrad, GivenNoise(multiplier=1.0, delta=1e-3)),
+    ],
+)
+def test_any_optimizer_and_schedule_moves_the_model(kind, promise):
     model = network()
     optimizer = kind(model.parameters(), lr=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
@@ -100,7 +108,7 @@ def test_any_optimizer_and_schedule_moves_the_model(kind):
     )
     private = make_private(
         model, optimizer, DataLoader(records(), batch_size=8), DPSGD(clipping="automatic"),
-        Table(epsilon=8.0, delta=1e-3), epochs=2, settings=LoopSettings(micro_batch=4),
+        promise, epochs=2, settings=LoopSettings(micro_batch=4),
     )  # fmt: skip
     before = copy.deepcopy(model.state_dict())
     for _ in private.epochs:

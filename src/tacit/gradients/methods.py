@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 from tacit._ground.checks import in_interval, integer, positive
@@ -610,8 +611,15 @@ def projected_noise(
     return drawn @ root.mT.to(drawn)
 
 
+# One run is accounted when it is prepared, stated, stored and read: its curve is composed once.
+_composed_once = lru_cache(maxsize=4)(subsampled_gaussian)
+
+
 def _gaussian_steps(noise_multiplier: float, schedule: Schedule) -> PrivacyProfile:
     # T Gaussian mechanisms of deviation s on Poisson samples, composed and rounded up
-    return subsampled_gaussian(
-        schedule.sampling_rate, noise_multiplier, schedule.steps, schedule.adjacency
+    asked = (schedule.sampling_rate, noise_multiplier, schedule.steps, schedule.adjacency)
+    return (
+        _composed_once(*asked)
+        if isinstance(noise_multiplier, float)
+        else subsampled_gaussian(*asked)
     )
