@@ -79,7 +79,7 @@ class LossMasses:
         """Σ p_j + p_∞, to rounding."""
         return float(self.masses.sum()) + self.infinite
 
-    @property
+    @cached_property
     def variance(self) -> float:
         """Variance of the finite losses, good for a choice only."""
         some = np.flatnonzero(self.masses > SEEN * self.masses.max())
