@@ -19,6 +19,7 @@ from tacit.attacks import bayes, retrieve
 from tacit.classifiers import privatize_logits
 from tacit.design import isotropic, worst_case
 from tacit.hidden_states import CodebookFit
+from tacit.releases.showing import ENDS, HALF, said_once
 from tacit.statistics import Session, prepare
 from tacit.text import beside, significant_up
 
@@ -137,3 +138,8 @@ def test_no_number_is_a_minus_zero():
     assert beside(-0.04, 7.0) == "0.0"
     many = subsampled_gaussian(0.01, 1.1, 100)
     assert math.copysign(1.0, many.infinite_mass) == 1.0
+
+
+def test_brackets_beside_numbers_are_explained_where_they_stand():
+    assert said_once(["mean[a] = 1.0 ± 0.2"]) == HALF
+    assert said_once(["mean[a] = 1.0 ± 0.2", "count = 0 [0, 3]"]) == HALF + ENDS

@@ -11,7 +11,7 @@ from tacit.guarantees.base import Guarantee
 from tacit.pages.parts import Text, folded, table
 from tacit.pages.rendering import breakable
 from tacit.releases.numbers import Number, Numbers
-from tacit.releases.showing import HALF, number_words
+from tacit.releases.showing import number_words, said_once
 from tacit.releases.strength import epsilon_of
 from tacit.text import beside, number_up, share_nearest, share_up
 
@@ -33,7 +33,7 @@ def number_lines(numbers: Sequence[Number], more: int = 0) -> list[str]:
     starts = range(0, len(parts), NUMBERS_PER_LINE)
     found = [", ".join(parts[start : start + NUMBERS_PER_LINE]) for start in starts]
     if found:
-        found[-1] += (f", and {more:,} more" if more else "") + f" ({HALF})"
+        found[-1] += (f", and {more:,} more" if more else "") + f" ({said_once(found)})"
     return found
 
 

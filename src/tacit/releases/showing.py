@@ -24,6 +24,8 @@ LONGEST_NAME, LONGEST_TITLE = 40, 90
 Rows = Sequence[tuple[str, str]]
 FRAMES = ("pandas", "polars")
 HALF = "± is a 95% half-width, of the noise unless said"
+# Where an interval ends at what is possible, its ends stand in the place of ±.
+ENDS = "; in brackets a 95% interval that ends at what is possible"
 
 
 def printed(kind: str, title: str, numbers: Numbers | None, standing: str) -> str:
@@ -34,7 +36,7 @@ def printed(kind: str, title: str, numbers: Numbers | None, standing: str) -> st
         for one in _first(numbers, PRINTED)
     ]
     if told:
-        told.append(f"  ({_more(numbers, PRINTED)}{HALF})")
+        told.append(f"  ({_more(numbers, PRINTED)}{said_once(told)})")
     return "\n".join([head, *told, f"  {standing}>"])
 
 
@@ -43,7 +45,8 @@ def html(kind: str, title: str, numbers: Numbers | None, standing: str) -> str:
     rows = _html_rows([(one.name, number_words(one)) for one in _first(numbers, SHOWN)])
     table = (
         f'<table><thead><tr><th scope="col">number</th><th scope="col">released</th></tr></thead>'
-        f"<tbody>{rows}</tbody></table><p><small>{_more(numbers, SHOWN)}{HALF}</small></p>"
+        f"<tbody>{rows}</tbody></table>"
+        f"<p><small>{_more(numbers, SHOWN)}{said_once([rows])}</small></p>"
     )
     return (
         f"<div><p><b>{escape(title)}</b> <small>({escape(kind)})</small></p>"
@@ -132,6 +135,11 @@ def _html_rows(rows: Rows) -> str:
         f"<td>{escape(words)}</td></tr>"
         for name, words in rows
     )
+
+
+def said_once(words: Sequence[str]) -> str:
+    """Return what the marks beside numbers mean, by those that stand in these words."""
+    return HALF + (ENDS if any(" [" in one for one in words) else "")
 
 
 def number_words(number: Number) -> str:
