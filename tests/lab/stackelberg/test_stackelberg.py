@@ -47,7 +47,7 @@ def finite():
         SECRETS,
         mi_budget=0.3,
         rng=1,
-        rules=STEPS[300],
+        rules=StackelbergRules(steps=100),
         checks=StackelbergChecks(labels={"left": SECRETS[:, 0] < 1}),
     )
 
