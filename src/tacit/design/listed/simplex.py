@@ -70,7 +70,7 @@ def between_points(points: Array, cost: Array) -> Design | None:
     roots = np.diagonal(half)
     if roots.min() < LEAST_PRICE * roots.max():
         return None
-    state = _State.at(np.ones((len(points), len(points))) - np.eye(len(points)), price, half)
+    state = _Distances.at(np.ones((len(points), len(points))) - np.eye(len(points)), price, half)
     steps = 0
     while state.gap > ENOUGH and steps < NEWTON_STEPS:
         following = state.step()
@@ -92,7 +92,7 @@ def between_points(points: Array, cost: Array) -> Design | None:
 
 
 @dataclass(frozen=True, eq=False)
-class _State:
+class _Distances:
     """Squared distances D <= 1 with what follows from them.
 
     Attributes:
@@ -114,7 +114,7 @@ class _State:
     spread: Array
 
     @staticmethod
-    def at(distances: Array, price: Array, half: Array) -> _State:
+    def at(distances: Array, price: Array, half: Array) -> _Distances:
         """Return the state at D, to rounding.
 
         Raises:
@@ -128,7 +128,7 @@ class _State:
         covariance = (covariance + covariance.T) / 2
         # P = −½ BᵀDB, B the columns e_i − e_0: df = −tr(P⁻¹FP⁻¹ dP) = ½ tr(M dD), M = B P⁻¹FP⁻¹ Bᵀ
         slope = covariance @ price @ covariance
-        return _State(
+        return _Distances(
             distances,
             price,
             half,
@@ -159,7 +159,7 @@ class _State:
         bound = trace**2 / (float(multipliers.sum()) / 2) * (1 - DUAL_SLACK)
         return 1.0 - bound / self.cost
 
-    def step(self) -> _State | None:
+    def step(self) -> _Distances | None:
         """Return the state after a projected step of Newton's; None where none gets further."""
         # held: at its budget, and cheaper beyond it
         free = (self.distances < 1.0) | (self.slope > 0.0)
@@ -175,7 +175,7 @@ class _State:
             change = float(np.vdot(self.slope, moved - self.distances)) / 2
             if change < 0.0 and moved[free].min() > NEAREST:
                 try:
-                    reached = _State.at(moved, self.price, self.half)
+                    reached = _Distances.at(moved, self.price, self.half)
                 except scipy_linalg.LinAlgError:
                     # no points are so far apart
                     reached = None
