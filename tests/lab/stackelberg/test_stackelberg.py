@@ -333,4 +333,4 @@ def test_without_torch_the_extra_is_named(monkeypatch):
 def test_the_estimate_type_is_the_only_thing_returned(finite):
     assert isinstance(finite, StackelbergEstimate)
     assert finite.cross_entropy == pytest.approx(finite.entropy - finite.estimated_information)
-    assert finite.history.cost.shape == finite.history.estimated_information.shape == (300,)
+    assert finite.history.cost.shape == finite.history.estimated_information.shape == (100,)
