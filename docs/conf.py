@@ -118,8 +118,8 @@ html_theme_options = {
     "show_toc_level": 2,
     "navigation_with_keys": False,
     "navigation_depth": 2,
-    "pygments_light_style": "friendly",
-    "pygments_dark_style": "monokai",
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
     "footer_start": ["copyright"],
     "footer_end": [],
 }
