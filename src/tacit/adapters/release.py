@@ -12,10 +12,9 @@ from tacit.gradients.certificates import certified_steps
 from tacit.gradients.methods import AnyMethod, LoRAFA, Schedule, WithoutClipping
 from tacit.guarantees import ApproximateDP
 from tacit.guarantees.adjacency import Adjacency
-from tacit.guarantees.agreement import agree
 from tacit.guarantees.base import Guarantee
 from tacit.releases import Kind, Release
-from tacit.releases.recompute import check_measured
+from tacit.releases.recompute import check_trained
 
 KIND = "adapter"
 SECRET = "whether any one record was trained on"
@@ -86,22 +85,13 @@ def recompute(release: Release[TrainedAdapter]) -> str:
     Raises:
         ValueError: names what contradicts what.
     """
-    check_measured(release.attacks)
     details = release.details
-    if not agree(release.guarantees, certified(details)):
-        raise ValueError("guarantees: expected what the settings certify, got others")
     # noise, or a sentence why nothing may leave
     protected = details.noise_multiplier > 0.0
-    if release.notes[:1] != (PUBLISHED if protected else UNPROTECTED,):
-        raise ValueError("notes: expected what may be published first, got another")
+    note = PUBLISHED if protected else UNPROTECTED
+    check_trained(release, certified(details), note, details.method.name, (ADAPTER, MODEL))
     if release.withheld not in (("", AUDITED) if protected else (UNPROTECTED,)):
         raise ValueError("withheld: expected why an adapter without noise may not be published")
-    if release.method != details.method.name:
-        raise ValueError(f"method: expected {details.method.name!r}, got {shown(release.method)}")
-    if release.reproducible != (release.seed is not None):
-        raise ValueError("seed: expected one of a run that can be repeated, and of no other")
-    if [name for name, _ in release.digests] != [ADAPTER, MODEL]:
-        raise ValueError("digests: expected those of the adapter and of its model, got others")
     return ""
 
 

@@ -10,6 +10,7 @@ from tacit._ground.reprs import shown
 from tacit.attacks.intervals import least_upper_end
 from tacit.conversions import success_from_information
 from tacit.guarantees import SuccessBound
+from tacit.guarantees.agreement import agree
 from tacit.guarantees.base import Guarantee
 from tacit.releases.release import DERIVED, Attack, Release
 
@@ -89,6 +90,34 @@ def _same(told: Any, given: Any) -> bool:
     ends = zip(*((held.value, held.low, held.high) for held in (first, second)), strict=True)
     near = all(math.isclose(*pair, rel_tol=ROUNDING, abs_tol=ROUNDING) for pair in ends)
     return apart[0] == apart[1] and near and first.confidence == second.confidence
+
+
+def check_trained(
+    release: Release[Any], stated: Sequence[Guarantee], note: str, method: str, files: Sequence[str]
+) -> None:
+    """Refuse what a run under differential privacy says of itself beside what its settings certify.
+
+    Args:
+        release: as it was read.
+        stated: the guarantees that its settings give.
+        note: what may be published, which stands first.
+        method: its name.
+        files: what the digests are of, in order.
+
+    Raises:
+        ValueError: names what contradicts what.
+    """
+    check_measured(release.attacks)
+    if not agree(release.guarantees, stated):
+        raise ValueError("guarantees: expected what the settings certify, got others")
+    if release.notes[:1] != (note,):
+        raise ValueError("notes: expected what may be published first, got another")
+    if release.method != method:
+        raise ValueError(f"method: expected {method!r}, got {shown(release.method)}")
+    if release.reproducible != (release.seed is not None):
+        raise ValueError("seed: expected one of a run that can be repeated, and of no other")
+    if [name for name, _ in release.digests] != list(files):
+        raise ValueError(f"digests: expected those of {' and '.join(files)}, got others")
 
 
 def check_measured(attacks: Sequence[Attack]) -> None:

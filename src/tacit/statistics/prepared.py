@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -128,14 +128,16 @@ class PreparedNumbers(Prepared[NumbersDetails]):
     source: np.random.Generator | None = field(default=None, repr=False)
     advice: str = ""
 
-    @staticmethod
+    @classmethod
     def of(
+        cls,
         planned: Release[Any],
         plan: NumbersPlan,
         spends: Guarantee,
         source: np.random.Generator | None,
         advice: str = "",
-    ) -> PreparedNumbers:
+        **own: Any,
+    ) -> Self:
         """Return a plan with the release that it will be.
 
         Args:
@@ -144,12 +146,13 @@ class PreparedNumbers(Prepared[NumbersDetails]):
             spends: what the ledger counts.
             source: of the draw, where a seed was given.
             advice: what is said beside noise that is larger than what it hides.
+            own: fields that a workflow adds.
 
         Raises:
             ValueError: errors whose squares double precision does not hold.
         """
         check_power(plan.errors)
-        return PreparedNumbers(
+        return cls(
             guarantees=planned.guarantees,
             spends=(spends,),
             expected=expected_errors(planned.names, plan.errors),
@@ -159,6 +162,7 @@ class PreparedNumbers(Prepared[NumbersDetails]):
             planned=planned,
             source=source if planned.reproducible else None,
             advice=advice,
+            **own,
         )
 
     @property

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tacit._ground.checks import in_interval, integer
-from tacit._ground.reprs import short_repr, shown
+from tacit._ground.reprs import short_repr
 from tacit.gradients.adaptive import AdaptiveDPSGD
 from tacit.gradients.certificates import certified_steps
 from tacit.gradients.methods import DPSGD, Schedule
 from tacit.guarantees.adjacency import Adjacency
-from tacit.guarantees.agreement import agree
 from tacit.guarantees.base import Guarantee
 from tacit.releases import Kind, Release
-from tacit.releases.recompute import check_measured
+from tacit.releases.recompute import check_trained
 
 KIND = "private-training"
 SECRET = "whether any one record was trained on"
@@ -101,18 +100,8 @@ def recompute(release: Release[PrivateTraining]) -> str:
     Raises:
         ValueError: names what contradicts what.
     """
-    check_measured(release.attacks)
     details = release.details
-    if not agree(release.guarantees, certified(details)):
-        raise ValueError("guarantees: expected what the settings certify, got others")
-    if release.notes[:1] != (PUBLISHED,):
-        raise ValueError("notes: expected what may be published first, got another")
-    if release.method != details.method.name:
-        raise ValueError(f"method: expected {details.method.name!r}, got {shown(release.method)}")
-    if release.reproducible != (release.seed is not None):
-        raise ValueError("seed: expected one of a run that can be repeated, and of no other")
-    if [name for name, _ in release.digests] != [TRAINED, BEFORE]:
-        raise ValueError("digests: expected those of the parameters and of the model, got others")
+    check_trained(release, certified(details), PUBLISHED, details.method.name, (TRAINED, BEFORE))
     return ""
 
 

@@ -17,7 +17,7 @@ from tacit.releases.promises import AUTO
 from tacit.releases.release import Release
 from tacit.releases.strength import gaussian_mu
 from tacit.statistics.bounded.workflow import summable
-from tacit.statistics.details import NumbersDetails, check_power
+from tacit.statistics.details import NumbersDetails
 from tacit.statistics.people.keys import (
     DELTA_SHARE,
     KEYS_SHARE,
@@ -150,22 +150,18 @@ def prepare_found(request: StatisticRequest, asking: Asking | None = None) -> Pr
     source = request.source()
     plan, planned = certify_people(empty, level, source=source, found=found, ranges=ranges)
     planned = asking.told(planned)
-    check_power(plan.errors)
-    return PreparedFound(
-        guarantees=planned.guarantees,
-        spends=(planned.guarantees[1],),
-        expected=_expected(planned.names, plan.errors, ranges),
-        description=planned.title,
-        reproducible=planned.reproducible,
-        plan=plan,
-        planned=planned,
-        source=None,
+    prepared = PreparedFound.of(
+        planned,
+        plan,
+        planned.guarantees[1],
+        None,
         request=request,
         level=level,
         found=found,
         ranges=ranges,
         asking=asking,
     )
+    return replace(prepared, expected=_expected(planned.names, plan.errors, ranges))
 
 
 def _expected(

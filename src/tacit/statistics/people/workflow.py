@@ -12,7 +12,7 @@ from tacit.releases.promises import AUTO
 from tacit.releases.release import Release
 from tacit.statistics.bounded.contributions import MOST_ROWS, Contributions, contributions
 from tacit.statistics.bounded.workflow import summable
-from tacit.statistics.details import PROJECTED, NumbersDetails, Turn, check_power
+from tacit.statistics.details import PROJECTED, NumbersDetails, Turn
 from tacit.statistics.people.contributors import Contributors, InPieces
 from tacit.statistics.people.keys import KeySearch
 from tacit.statistics.people.plan import PeopleBudget, PeoplePlan, people_plan
@@ -26,7 +26,6 @@ from tacit.statistics.prepared import (
     PreparedNumbers,
     ReleaseWords,
     StatisticRequest,
-    expected_errors,
     template,
 )
 from tacit.statistics.queries.chosen import chosen_of
@@ -83,17 +82,7 @@ def prepare(request: StatisticRequest) -> PreparedPeople:
     source, promise = request.source(), request.promise
     level = promise.epsilon if promise.pure else promise.largest_mu()
     plan, planned = certify_people(request, level, source=source)
-    check_power(plan.errors)
-    return PreparedPeople(
-        guarantees=planned.guarantees,
-        spends=(planned.guarantees[1],),
-        expected=expected_errors(planned.names, plan.errors),
-        description=planned.title,
-        reproducible=planned.reproducible,
-        plan=plan,
-        planned=planned,
-        source=source if planned.reproducible else None,
-    )
+    return PreparedPeople.of(planned, plan, planned.guarantees[1], source)
 
 
 def certify_people(
