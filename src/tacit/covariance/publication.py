@@ -27,7 +27,7 @@ LARGEST_EXPONENT = 1023
 Normals: TypeAlias = Callable[[tuple[int, ...]], Array]
 
 
-class Law(Protocol):
+class NoiseLaw(Protocol):
     """Noise that can be released."""
 
     @property
@@ -41,7 +41,7 @@ class Law(Protocol):
         """Return the deviation drawn of each coordinate and the norm of its terms, to rounding."""
 
 
-def publish(law: Law, value: Any, rng: RandomSource = None) -> Array:
+def publish(law: NoiseLaw, value: Any, rng: RandomSource = None) -> Array:
     """Return the exact ``value + noise`` of a value (d,), or of each row of (n, d), on the grid.
 
     Raises:
