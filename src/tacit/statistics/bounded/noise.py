@@ -28,6 +28,8 @@ from tacit.statistics.bounded.contributions import (
 MEASURED_SLACK = 1e-6
 # Price of every count on its own, relative to its share of the whole.
 FLOOR = 1e-6
+# The same beside the dearest of them, where any two kinds of rows are compared.
+EVEN = 1e-7
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +99,9 @@ def table_noise(added: Contributions, mu: float, adjacency: Adjacency, cost: Arr
             kinds = np.unique(patterns[:, live], axis=0)
             # any two kinds of rows, by their distances; else what a row changes, listed
             simplex = adjacency is Adjacency.REPLACE and spans_simplex(kinds)
-            design = between_points(kinds, price) if simplex else None
+            # a bin that no row at random met costs nothing: prices within what the solver holds
+            level = price + np.eye(len(price)) * (EVEN * float(np.diagonal(price).max()))
+            design = between_points(kinds, level) if simplex else None
             if design is None:
                 design = worst_case(differences(kinds, adjacency), 1.0, cost=price)
             laws.append((chosen, design.covariance, design.cost))
