@@ -390,6 +390,10 @@ def answered_about_people(rows):
     session = Session(rows, promise, columns=["x", "who"], path="kept.json")
     for query in ("mean", "std", "count"):
         session.ask(query, share=0.2)
+    levels = {"x": [float(one) for one in range(20)]}
+    found = Table(mu=3.0, person="who", clip="auto", levels=levels)
+    with Session(rows, found, columns=["x", "who"], path="found.json") as finding:
+        finding.ask("rows by x", share=0.5)
     again = Session(rows, promise, columns=["x", "who"], path="kept.json")
     return [list(again.answers), again.spends, again.remaining, repr(again)]
 
@@ -401,7 +405,9 @@ def test_the_answers_of_a_session_about_people(interference):
     pair = interference.calls(answered_about_people, rows, more)
     assert pair.first.returned == pair.second.returned
     assert pair.first.code == pair.second.code == 0
-    assert sorted(pair.first.files) == sorted(pair.second.files) == [".kept.json.lock", "kept.json"]
+    assert sorted(pair.first.files) == sorted(pair.second.files) == [
+        ".found.json.lock", ".kept.json.lock", "found.json", "kept.json"
+    ]  # fmt: skip
 
 
 def priced(rows):

@@ -176,3 +176,25 @@ def test_keys_and_numbers_are_one_budget(adjacency):
     kinds = [part["of"]["kind"] for part in proof(release).mechanism["parts"]]
     assert kinds == ["weighted-keys"] * 3 + ["discrete-gaussian"]
     assert release.names[0] == "keys[x]"
+
+
+@certifies(ApproximateDP)
+@pytest.mark.parametrize(("keys", "found", "clip"), [(60, "private", "auto"), (2, "declared", 10)])
+def test_a_clip_is_found_where_enough_keys_are(keys, found, clip):
+    rng = np.random.default_rng(61)
+    rows = np.stack([rng.integers(0, keys, 9000), rng.integers(0, 900, 9000)], axis=1)
+    promise = Table(epsilon=4.0, delta=1e-6, person="who", clip="auto")
+    prepared = prepare("rows by x", rows.astype(float), promise, QUICK, columns=["x", "who"])
+    release = prepared.draw()
+    details = release.details
+    assert (details.found, details.promise.clip) == (found, clip)
+    # rounds, choice and noise are within μ², whose rest ε and δ of the whole leave
+    mu, apart = Fraction(details.level), 1
+    spent = sum(Fraction(apart * room.UNIT**2, one.variance - 16) for one in details.keys.rounds)
+    spent += Fraction(details.reach**2, details.variance - 16)
+    left = details.numbers_level
+    spent += Fraction(details.share) * Fraction(left) ** 2
+    assert 0.999 * mu**2 < spent <= mu**2
+    assert recompute(release) == ""
+    kinds = [part["of"]["kind"] for part in proof(release).mechanism["parts"]]
+    assert kinds[3:] == ["discrete-gaussian", *["exponential"] * (found == "private")]

@@ -45,7 +45,7 @@ def source(dialect, relation):
     return RowSource(
         f"SELECT who AS p, a AS x0, b AS x1, city AS k2 FROM {relation} WHERE a <> {nothing} "
         f"AND b <> {nothing} AND city IN ({', '.join(listed)})",
-        {2: listed},
+        {2: dict(enumerate(listed))},
     )
 
 

@@ -20,7 +20,7 @@ def duckdb_rows(names, groups, numbers):
         f"SELECT who AS p, a AS x0, b AS x1, city AS k2 FROM t WHERE a <> {NAN} AND b <> {NAN} "
         f"AND city IN ({', '.join(map(engine.dialect.quoted, LEVELS))})"
     )
-    return engine, RowSource(text, {2: tuple(map(engine.dialect.quoted, LEVELS))})
+    return engine, RowSource(text, {2: dict(enumerate(map(engine.dialect.quoted, LEVELS)))})
 
 
 @pytest.mark.parametrize("number", range(4 * len(QUERIES)))

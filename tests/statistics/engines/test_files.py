@@ -65,7 +65,9 @@ def test_a_file_is_summed_to_the_integers_of_memory(number, tmp_path):
     assert there is not None
     flags = PoolFlags(columns=None if columns is None else ",".join(columns))
     here = read_pool(str(path), query, None, flags, promise)[0]
-    ours, theirs = (prepare(query, pool, promise, QUIET).plan for pool in (here, there))
+    both = [prepare(query, pool, promise, QUIET) for pool in (here, there)]
+    assert both[0].planned.details.promise == both[1].planned.details.promise
+    ours, theirs = (prepared.plan for prepared in both)
     assert ours.added.query.names == theirs.added.query.names
     assert ours.errors.tolist() == theirs.errors.tolist()
     radius, norm = ours.radius, ours.budget.norm

@@ -169,6 +169,8 @@ REFUSED = {
     "SELECT COUNT(*) FROM visits WHERE 1 / kind > 0": "division",
     "SELECT SUM(CAST(city AS DOUBLE)) FROM visits": "CAST",
     "SELECT SUM(DISTINCT spent) FROM visits": "DISTINCT",
+    "SELECT SUM(spent) WITHIN GROUP (ORDER BY spent) FROM visits": "WITHIN GROUP",
+    "SELECT SUM(spent ORDER BY spent) FROM visits": "ORDER BY in an aggregate",
     "SELECT COUNT(DISTINCT city) FROM visits": "COUNT(DISTINCT)",
     "SELECT DISTINCT COUNT(*) FROM visits": "SELECT DISTINCT",
     "SELECT COUNT(*) FROM visits GROUP BY city HAVING COUNT(*) > 3": "HAVING",

@@ -102,7 +102,9 @@ class Dialect:
         return exp.Literal.string(text).sql(dialect=self.name)
 
     def literal(self, value: str | float) -> str:
-        """Return a text or a double as it stands in a statement."""
+        """Return a text, a whole number or a double as it stands in a statement."""
+        if isinstance(value, int):
+            return str(value)
         return self.quoted(value) if isinstance(value, str) else self.number(value)
 
     def named(self, name: str) -> str:

@@ -71,8 +71,14 @@ def name_of(node: Any) -> str:
     """Return what a construct is called."""
     if isinstance(node, exp.Command):
         return str(node.this).upper()
-    if isinstance(node, (exp.IgnoreNulls, exp.WithinGroup)):
+    if isinstance(node, exp.IgnoreNulls):
         return name_of(node.this)
+    if isinstance(node, exp.WithinGroup) and isinstance(node.this, (exp.Sum, exp.Avg, exp.Count)):
+        return "WITHIN GROUP"
+    if isinstance(node, exp.WithinGroup):
+        return name_of(node.this)
+    if isinstance(node, exp.Order):
+        return "ORDER BY in an aggregate"
     if isinstance(node, exp.Div) and node.expression.find(exp.Column) is None:
         return "division by what is no number"
     if type(node) in NAMED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -171,7 +172,14 @@ def _plain(text: str, dialect: Dialect) -> str:
 
 
 def _pool(engine: DuckDB, found: Selection, sought: str | None, rng: RandomSource) -> Pool:
-    first = len(found.numbers)
+    first, rows = len(found.numbers), found.rows()
+    # numbers are their own codes
+    own: dict[int, dict[float, str]] = {
+        first + at: dict(zip(map(float, key.levels), key.literals, strict=True))
+        for at, key in enumerate(found.keys)
+        if key.levels and not isinstance(key.levels[0], str)
+    }
+    rows = replace(rows, keys={**rows.keys, **own})
     ends = [pair for _, pair in found.numbers.values()]
     unknown = tuple(at for at, pair in enumerate(ends) if pair is not None and pair[1] == np.inf)
     return Pool(
@@ -179,7 +187,8 @@ def _pool(engine: DuckDB, found: Selection, sought: str | None, rng: RandomSourc
         columns=found.columns,
         categories={
             key.name: Category(tuple(map(key_word, key.levels)), declared=not key.sought)
-            for key in found.keys
+            for at, key in enumerate(found.keys)
+            if first + at not in own
         },
         bounds={
             at: NOMINAL_ENDS if at in unknown else pair
@@ -187,11 +196,11 @@ def _pool(engine: DuckDB, found: Selection, sought: str | None, rng: RandomSourc
             if pair is not None
         },
         levels={
-            first + at: tuple(map(float, range(len(key.levels))))
+            first + at: tuple(own.get(first + at, map(float, range(len(key.levels)))))
             for at, key in enumerate(found.keys)
             if not key.sought
         },
-        elsewhere=lambda added: InEngine(engine, found.rows(), added),
+        elsewhere=lambda added: InEngine(engine, rows, added),
         sought=sought,
         keys_elsewhere=None if sought is None else KeysInEngine.of(engine, found, rng),
         unknown=unknown,

@@ -133,7 +133,8 @@ class Selection:
         text = f"SELECT {', '.join([f'{self.persons} AS p', *held])} FROM {self.origin}"
         if self.condition:
             text += f" WHERE {self.condition}"
-        return RowSource(text, {first + place: key.literals for place, key in enumerate(self.keys)})
+        coded = [{float(code): one for code, one in enumerate(key.literals)} for key in self.keys]
+        return RowSource(text, {first + place: held for place, held in enumerate(coded)})
 
     @property
     def sought(self) -> Key | None:
@@ -461,7 +462,10 @@ def read_key(
 def _sought(alias: str, column: TypedColumn, reader: ExpressionReader) -> Key:
     """Return a column whose values will be found: numbers that are finite, or texts."""
     dialect = reader.dialect
-    if column.kind in (WHOLE, FLOAT, DECIMAL):
+    if column.kind == WHOLE:
+        # as they are: doubles hold none beyond 2⁵³ exactly
+        return Key(column.name, reader.written(alias, column), ("0",), (), sought=True)
+    if column.kind in (FLOAT, DECIMAL):
         cell = reader.cell(alias, column)
         # −0 is 0
         text = f"(CASE WHEN ABS({cell}) <= {dialect.number(LARGEST)} "

@@ -27,11 +27,11 @@ class RowSource:
     Attributes:
         text: a SELECT whose column ``p`` says whose a row is, ``x3`` is the number at place 3, a
             double or NULL, and ``k4`` the category at place 4, compared with literals.
-        keys: literals of the levels of a category, by its place, in the order of their codes.
+        keys: literals of the levels of a category, by its place and their codes.
     """
 
     text: str = field(repr=False)
-    keys: Mapping[int, tuple[str, ...]]
+    keys: Mapping[int, Mapping[float, str]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +153,7 @@ class Statement:
 
     def _literals(self, keys: Sequence[int], cell: Sequence[float]) -> list[str]:
         """Return the levels of a cell as its rows are compared with them."""
-        return [self.rows.keys[key][int(code)] for key, code in zip(keys, cell, strict=True)]
+        return [self.rows.keys[key][code] for key, code in zip(keys, cell, strict=True)]
 
     def _factors(self, place: int, block: Block) -> tuple[list[str], list[str]]:
         """Return what the sums of each measure are multiplied by, and the table it stands in."""

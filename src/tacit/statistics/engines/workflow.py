@@ -24,7 +24,8 @@ from tacit.statistics.engines.selection import (
     tables_of,
 )
 from tacit.statistics.people.found import Asking, Keys, prepare_found
-from tacit.statistics.people.workflow import prepare
+from tacit.statistics.people.radius import TooFewSumsError
+from tacit.statistics.people.workflow import FALLBACK_CLIP, prepare
 from tacit.statistics.pools import NOMINAL_ENDS, Pool, key_word
 from tacit.statistics.prepared import PreparedNumbers, StatisticRequest
 from tacit.statistics.queries.counts import KeyCount
@@ -32,8 +33,6 @@ from tacit.statistics.queries.language import bind_query
 from tacit.statistics.queries.statistic import Columns, SumQuery
 from tacit.statistics.tables.table import Category
 
-# How far a person moves the numbers, in rows, where nobody said and none can be found.
-DEFAULT_CLIP = 10.0
 QUIET = Effort(trials=0)
 
 
@@ -62,11 +61,11 @@ class Answer:
         unit, sums = details.unit, len(plan.added.query.terms)
         norm = "length" if plan.budget.norm == 2 else "sum of sizes"
         noise = "discrete Gaussian" if plan.budget.norm == 2 else "discrete Laplace"
-        far = (
-            f"{plan.radius * plan.metric.step:.6g} rows at the bounds"
-            if plan.radius is not None
-            else f"found from the tables for {details.share:.3g} of the budget"
-        )
+        far = f"found from the tables for {details.share:.3g} of the budget"
+        if plan.radius is not None:
+            far = f"{plan.radius * plan.metric.step:.6g} rows at the bounds"
+            if self.clip == "found":
+                far += ", or found from the tables where enough keys are found"
         weighed = self.request.pool.keys_elsewhere
         return {
             "tables": f"{', '.join(found.tables)}; {found.unit} says whose a row is",
@@ -181,10 +180,10 @@ def answer(
         raise ValueError("sql: expected a shorter SELECT, got one too deep to read") from None
     try:
         return _certified(sql, found, promise, engine, rng, promise.clip or AUTO)
-    except ValueError as error:
-        if promise.clip is not None or not str(error).startswith("clip:"):
+    except TooFewSumsError:
+        if promise.clip is not None:
             raise
-        return _certified(sql, found, promise, engine, rng, DEFAULT_CLIP)
+        return _certified(sql, found, promise, engine, rng, FALLBACK_CLIP)
 
 
 def _opened(

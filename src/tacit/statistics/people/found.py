@@ -13,7 +13,6 @@ from tacit._ground.checks import Array, RandomSource
 from tacit._ground.frozen import read_only
 from tacit.design.grid import random_bits
 from tacit.releases.prepared import Expected
-from tacit.releases.promises import AUTO
 from tacit.releases.release import Release
 from tacit.releases.strength import gaussian_mu
 from tacit.statistics.bounded.workflow import summable
@@ -28,7 +27,7 @@ from tacit.statistics.people.keys import (
 )
 from tacit.statistics.people.radius import left_of
 from tacit.statistics.people.ranges import EDGES, PARTS, RangeSearch, weigh_parts, weights_of
-from tacit.statistics.people.workflow import FoundKeys, PreparedPeople, certify_people
+from tacit.statistics.people.workflow import FoundKeys, PreparedPeople, certify_clipped
 from tacit.statistics.prepared import PreparedNumbers, StatisticRequest, expected_errors
 from tacit.statistics.queries.chosen import chosen_of
 from tacit.statistics.queries.counts import KeyCount
@@ -101,7 +100,7 @@ class PreparedFound(PreparedNumbers):
             keys = _find(request, self.found.search, drawn_from)
             pool = pool.with_keys(keys)
         known = replace(request, query=self.asking.query(request, pool, keys), pool=pool)
-        plan, planned = certify_people(
+        plan, planned = certify_clipped(
             known, self.level, source=source, found=self.found, ranges=self.ranges
         )
         planned = self.asking.told(planned)
@@ -148,7 +147,7 @@ def prepare_found(request: StatisticRequest, asking: Asking | None = None) -> Pr
     nobody = pool if pool.persons is None else replace(pool, rows=pool.rows[:0], persons=persons)
     empty = replace(request, pool=nobody, effort=replace(request.effort, trials=0))
     source = request.source()
-    plan, planned = certify_people(empty, level, source=source, found=found, ranges=ranges)
+    plan, planned = certify_clipped(empty, level, source=source, found=found, ranges=ranges)
     planned = asking.told(planned)
     prepared = PreparedFound.of(
         planned,
@@ -186,10 +185,10 @@ def _check(request: StatisticRequest, query: SumQuery, asking: Asking) -> None:
             f"query: expected {pool.sought!r}, whose keys are found, to group rows only, got a "
             "query that computes with it"
         )
-    if query.terms and (promise.clip is None or promise.clip == AUTO):
+    if query.terms and promise.clip is None:
         raise ValueError(
-            "clip: expected a number of rows where keys are found from the table, got "
-            f"{promise.clip}"
+            "clip: expected a number of rows, or auto, where keys are found from the table, got "
+            "None"
         )
     if not asking.named and query.names != query.function.names():
         raise ValueError("names: expected none for numbers by keys that are found, got some")

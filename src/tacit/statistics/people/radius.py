@@ -26,6 +26,10 @@ SUREST = 24.0
 PER_OCTAVE, OCTAVES = 8, 14
 
 
+class TooFewSumsError(ValueError):
+    """Sums that are too few to find a radius by."""
+
+
 @dataclass(frozen=True)
 class RadiusSearch:
     """A private choice among lengths.
@@ -67,8 +71,7 @@ def radius_search(sums: int, budget: float, *, pure: bool) -> RadiusSearch:
     """Return the search that fits so many sums under μ, or ε where ``pure``.
 
     Raises:
-        ValueError: the sums are so few that no share of the budget that is worth it makes the
-            choice sure.
+        TooFewSumsError: no share of the budget that is worth it makes the choice sure.
     """
     root = math.sqrt(sums)
     # rank · range = 8√G/μ · ε(μ √share), which grows with √share; for ε with share itself
@@ -76,7 +79,7 @@ def radius_search(sums: int, budget: float, *, pure: bool) -> RadiusSearch:
     needed = SUREST / whole if pure else (SUREST / whole) ** 2
     share = max(SHARE, needed)
     if share > LARGEST_SHARE:
-        raise ValueError(
+        raise TooFewSumsError(
             f"clip: expected a number of rows, such as 10, got auto, which for {sums} "
             f"{'sum' if sums == 1 else 'sums'} would choose by chance even with "
             f"{LARGEST_SHARE:.0%} of the budget"

@@ -7,28 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from tacit._ground.checks import Array
+from tacit._ground.checks import Array, RandomSource
 from tacit.guarantees import SuccessBound
-from tacit.releases.promises import AUTO
 from tacit.releases.release import Release
 from tacit.statistics.details import Turn
 from tacit.statistics.people.contributors import MEMORY
 from tacit.statistics.people.release import PeopleDetails, certify
-from tacit.statistics.people.workflow import certify_people
+from tacit.statistics.people.workflow import certify_people, with_radius
 from tacit.statistics.prepared import StatisticRequest
 from tacit.statistics.sessions.questions import Question, TableOfAll
 from tacit.statistics.sessions.state import SessionState
 
 
 class PeopleQuestions(TableOfAll):
-    """A table whose persons are clipped to a declared length; squares of μ add."""
+    """A table whose persons are clipped, each answer to its own length; squares of μ add."""
 
     def _open(self, source: np.random.Generator, stored: SessionState | None) -> None:
         del source, stored
         if self.promise.pure:
             raise ValueError("delta: expected a value beside epsilon in a session, got none")
-        if self.promise.clip == AUTO:
-            raise ValueError("clip: expected a number of rows through a session, got auto")
         if self.pool.unknown:
             raise ValueError("bounds: expected numbers through a session, got auto")
         promise = self.promise
@@ -37,6 +34,12 @@ class PeopleQuestions(TableOfAll):
     def certify(self, request: StatisticRequest, mu: float, turn: Turn) -> tuple[Any, Release[Any]]:
         """Return the plan of a query at μ, and the release but for what is drawn."""
         return certify_people(request, mu, source=request.source(), session=turn)
+
+    def ready(
+        self, plan: Any, planned: Release[Any], rng: RandomSource
+    ) -> tuple[Any, Release[Any]]:
+        """Return what is drawn, with the length that persons are clipped to."""
+        return with_radius(plan, planned, rng)
 
     def price(
         self, query: Any, target: str | None, error: Array, most: float, state: SessionState

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit._ground.checks import RandomSource
 from tacit._ground.frozen import read_only
 from tacit.releases.promises import AUTO
 from tacit.releases.release import Release
@@ -17,7 +18,7 @@ from tacit.statistics.people.contributors import Contributors, InPieces
 from tacit.statistics.people.keys import KeySearch
 from tacit.statistics.people.plan import PeopleBudget, PeoplePlan, people_plan
 from tacit.statistics.people.quantiles import ChoiceRanges, QuantileChooser
-from tacit.statistics.people.radius import left_of, radius_search
+from tacit.statistics.people.radius import TooFewSumsError, left_of, radius_search
 from tacit.statistics.people.ranges import RangeSearch
 from tacit.statistics.people.release import KIND, TRUTH, PeopleDetails, certify
 from tacit.statistics.people.vectors import GRID_BITS, MOST_SUMS
@@ -32,6 +33,8 @@ from tacit.statistics.queries.chosen import chosen_of
 from tacit.statistics.queries.counts import KeyCount
 from tacit.statistics.queries.statistic import SumQuery
 
+# How far a person moves the numbers, in rows, where it shall be found and cannot.
+FALLBACK_CLIP = 10.0
 METHODS = {
     2: "least discrete Gaussian noise for all that one {} adds, clipped",
     1: "least discrete Laplace noise for all that one {} adds, clipped",
@@ -67,10 +70,7 @@ class PreparedPeople(PreparedNumbers):
         self.plan.read()
 
     def _drawn(self) -> Release[NumbersDetails]:
-        plan, planned = self.plan, self.planned
-        if plan.radius is None:
-            plan = plan.found(self.source)
-            planned = _with_radius(planned, plan)
+        plan, planned = with_radius(self.plan, self.planned, self.source)
         known = replace(self, plan=plan, planned=planned)
         drawn = super(PreparedPeople, known)._drawn()
         words = plan.clip_words()
@@ -166,7 +166,39 @@ def certify_people(
     )
     # whose place an attack found is nobody's to keep
     planned = replace(planned, details=replace(planned.details, most_exposed=None))
-    return plan, _with_radius(planned, plan)
+    return plan, _told_radius(planned, plan)
+
+
+def certify_clipped(
+    request: StatisticRequest,
+    level: float,
+    *,
+    source: np.random.Generator,
+    found: FoundKeys | None = None,
+    ranges: RangeSearch | None = None,
+) -> tuple[PeoplePlan, Release[Any]]:
+    """Return the same; where too few keys were found to find a clip, at ``FALLBACK_CLIP`` rows.
+
+    How many sums there are follows from the keys that were found: what depends on it is
+    post-processing.
+
+    Args:
+        request: as for ``certify_people``.
+        level: as there.
+        source: as there.
+        found: as there.
+        ranges: as there.
+
+    Raises:
+        ValueError: as there.
+    """
+    try:
+        return certify_people(request, level, source=source, found=found, ranges=ranges)
+    except TooFewSumsError:
+        if found is None:
+            raise
+        declared = replace(request, promise=replace(request.promise, clip=FALLBACK_CLIP))
+        return certify_people(declared, level, source=source, found=found, ranges=ranges)
 
 
 def _contributors(added: Contributions, pool: Pool) -> Contributors:
@@ -182,7 +214,17 @@ def _contributors(added: Contributions, pool: Pool) -> Contributors:
     return InPieces.of(added, pool.rows, pool.persons)
 
 
-def _with_radius(planned: Release[Any], plan: PeoplePlan) -> Release[Any]:
+def with_radius(
+    plan: PeoplePlan, planned: Release[Any], rng: RandomSource
+) -> tuple[PeoplePlan, Release[Any]]:
+    """Return the plan and the release with the radius, which is found where none was declared."""
+    if plan.radius is not None:
+        return plan, planned
+    found = plan.found(rng)
+    return found, _told_radius(planned, found)
+
+
+def _told_radius(planned: Release[Any], plan: PeoplePlan) -> Release[Any]:
     """Return the release with the radius and the law of its noise, once they are known."""
     if plan.radius is None:
         return planned

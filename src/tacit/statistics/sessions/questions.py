@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit._ground.checks import Array
+from tacit._ground.checks import Array, RandomSource
 from tacit._ground.random import fair_choices, uniform_index
 from tacit.guarantees import GaussianDP, InformationBound, SuccessBound
 from tacit.releases.promises import Effort
@@ -96,6 +96,13 @@ class Questions(ABC):
     @abstractmethod
     def membership(self) -> SuccessBound:
         """Return what all answers together hide, up to the budget."""
+
+    def ready(
+        self, plan: Any, planned: Release[Any], rng: RandomSource
+    ) -> tuple[Any, Release[Any]]:
+        """Return what is drawn, once all that is found of the secret for it was found."""
+        del rng
+        return plan, planned
 
     def after(self, question: Question, state: SessionState, released: Array) -> Array:
         """Return the bounds of the posterior weights after an answer."""

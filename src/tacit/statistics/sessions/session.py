@@ -451,7 +451,8 @@ class PreparedAnswer(PreparedNumbers):
     def _drawn(self) -> Release[NumbersDetails]:
         session, question = self.session, self.offer.question
         session._keep(session._state.charge(self.description, self.offer.spend))
-        release = super()._drawn()
+        plan, planned = session._questions.ready(self.plan, self.planned, self.source)
+        release = super(PreparedAnswer, replace(self, plan=plan, planned=planned))._drawn()
         # before the session keeps it
         refuse_false(release)
         bounds = session._questions.after(question, session._state, release.values)
