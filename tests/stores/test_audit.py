@@ -267,3 +267,18 @@ def test_files_that_are_damaged_are_one_sentence(tmp_path):
     # rows of another width are no vectors of the codebook: bytes in the clear
     found = audit_store(tmp_path / "b.sqlite", codec=other)
     assert (found.rows, found.on_codebook, found.clear) == (None, None, ("notes.vector",))
+
+
+def test_a_file_of_vectors_is_exact_unless_a_codebook_says_that_it_is_decoded(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(6, 8)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    found = audit_store(tmp_path / "rows.npy")
+    assert found.rows == 6
+    assert found.bits is None
+    assert found.faults[0].what.startswith("live vectors: 6 stand there as numbers")
+
+
+def test_what_cannot_be_read_is_not_said_to_be_clean(tmp_path):
+    for name, content in (("junk.npy", b"x"), ("log.bin", b"abc")):
+        (tmp_path / name).write_bytes(content)
+        assert "could not be read" in audit_store(tmp_path / name).verdict

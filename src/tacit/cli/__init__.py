@@ -146,15 +146,30 @@ def _parser_sentence(error: Exception, arguments: list[str]) -> str:
         return f"{name}: expected a value, got none; --help says what it is"
     context: Any = getattr(error, "ctx", None)
     if _said(error).startswith("No such command") and hasattr(context.command, "list_commands"):
-        known = ", ".join(context.command.list_commands(context))
+        # of NumPy's floor: only where something is refused
+        from tacit._ground.checks import did_you_mean
+
+        names = context.command.list_commands(context)
         got = _said(error).partition("'")[2].partition("'")[0]
-        return f"{context.command_path}: expected one of {known}, got {got!r}"
+        near = did_you_mean(got, names) or _elsewhere(context, got)
+        return f"COMMAND: expected one of {', '.join(names)}, got {got!r}{near}"
     # the message alone does not name the flag; format_message does, in every parser typer brings
     sentence = _said(error)
     for flag in getattr(getattr(error, "param", None), "opts", ()):
         if flag in arguments[:-1]:
             return f"{sentence}, got {arguments[arguments.index(flag) + 1]!r}"
     return sentence
+
+
+def _elsewhere(context: Any, word: str) -> str:
+    """Return the end of a sentence that names the commands called so in any group, or nothing."""
+    root = context.find_root()
+    found = []
+    for name in root.command.list_commands(root):
+        group = root.command.get_command(root, name)
+        if hasattr(group, "list_commands") and word in group.list_commands(root):
+            found.append(f"'tacit {name} {word}'")
+    return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
 def _said(error: Exception) -> str:

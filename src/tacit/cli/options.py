@@ -286,7 +286,8 @@ class _Valued(_Taker):
         said: dict[str, list[str]] = {}
         owners = [kind for kind in self.kinds if name in field_kinds(kind)]
         for kind in owners:
-            said.setdefault(told(kind)[name], []).append("" if self.chosen is None else kind.word)
+            text = _spelled(told(kind)[name], kind)
+            said.setdefault(text, []).append("" if self.chosen is None else kind.word)
         if len(said) == 1 and len(owners) == len(self.kinds):
             return next(iter(said))
         # rows and table; rows, table and draw
@@ -302,6 +303,15 @@ class _Valued(_Taker):
         return getattr(self.kinds[0], "panel", None) or (
             "Promise" if self.chosen is not None else self.kinds[0].__name__
         )
+
+
+def _spelled(text: str, kind: Any) -> str:
+    """Return what is said of a field with the flags of others in place of their names."""
+    for name, (_, notes) in field_kinds(kind).items():
+        # a word of one part is one of the language too, but for what stands beside something
+        where = r"(?<![\w-])" if "_" in name else r"(?:(?<= with )|(?<= beside ))"
+        text = re.sub(rf"{where}{name}(?![\w-])", flag_of(name, notes), text)
+    return text
 
 
 def _taker(kind: Any) -> _Taker | None:

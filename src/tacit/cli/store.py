@@ -14,12 +14,24 @@ from tacit.cli.output import json_output
 
 HOLDERS = "this output is the holder's: it says what the store's files tell"
 
+EXPLAINED = (
+    "bits: of b bits about a document, anyone's chance of guessing anything about it right grows "
+    "at most 2^b times, whatever they know besides",
+    "a fault: the files hold more than codes, such as exact vectors, live or deleted; the remedy "
+    "below it removes it",
+    "in the clear: columns beside the vectors are read as they stand, and no bound covers them",
+    "not looked at: memory, backups elsewhere, and who may ask the store while it runs",
+)
+
 
 @grouped
 def store(
     path: Annotated[
         str,
-        typer.Argument(help="File or folder of FAISS, SQLite, LanceDB, Chroma, or a sealed store."),
+        typer.Argument(
+            help="File or folder of FAISS, SQLite, LanceDB, Chroma, rows (.npy, .safetensors, "
+            ".parquet), or a sealed store."
+        ),
     ],
     codebook: Annotated[
         str | None, typer.Option(help="Codebook that live vectors are to be those of.")
@@ -32,6 +44,9 @@ def store(
         str | None,
         typer.Option("--person", help="Column that says whose a row is: rows of each are counted."),
     ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say what each line means, and what is not looked at.")
+    ] = False,
     json: Json = None,
     force: Force = False,
 ) -> None:
@@ -72,6 +87,8 @@ def store(
         line(console, "not sought", "exact vectors left in the files: --vectors says which")
     for assumption in found.assumptions:
         line(console, "if", assumption)
+    for words in EXPLAINED if explain else ():
+        line(console, "meaning", words)
     line(console, "keep", HOLDERS)
     output.tell()
     if found.faults:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from tacit._ground.checks import did_you_mean
 from tacit.cli.completion import column, offered
 
 if TYPE_CHECKING:
@@ -207,6 +206,7 @@ class PoolFlags(TableFlags):
 
     def refuse_absent(self, data: str | None, names: Sequence[str]) -> None:
         """Refuse columns that a query reads and a file does not have."""
+        from tacit._ground.checks import did_you_mean
         from tacit.statistics.tables.reading import column_names
 
         if self.sql is not None or data in (None, "-"):

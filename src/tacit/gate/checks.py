@@ -16,7 +16,7 @@ from tacit.guarantees.leakage import factor_words
 from tacit.releases.contradiction import refuted
 from tacit.releases.loading import Read, read_checked
 from tacit.releases.verification import HOLDS, NOTHING, REMOVED, verify_stated
-from tacit.text import percent, share_nearest, share_up, significant, significant_up
+from tacit.text import number_up, percent, share_nearest, share_up, significant, significant_up
 
 MEASURES = {"min_agreement": "agreement", "max_kl": "kl"}
 Found = tuple[GateCheck, Guarantee | None]
@@ -153,13 +153,13 @@ def _check_epsilon(judged: Judged, policy: Policy, allowed: float) -> Found:
     name, delta = "max_epsilon", policy.delta
     held = judged.epsilon(delta)
     if held is None:
-        what = f"ε of differential privacy at δ = {significant_up(delta, 4)}"
+        what = f"ε of differential privacy at δ = {number_up(delta)}"
         return _missing(judged, name, what, allowed)
     found, guarantee = held
     holds = found <= allowed
     sentence = (
         f"ε = {significant_up(found, 4)} {_sign(holds)} {allowed:g} at "
-        f"δ = {significant_up(delta, 4)} ({guarantee.adjacency}; {_times(policy.releases)}; "
+        f"δ = {number_up(delta)} ({guarantee.adjacency}; {_times(policy.releases)}; "
         f"{how_known(guarantee)})"
     )
     return _checked(name, found, allowed, holds, sentence), guarantee

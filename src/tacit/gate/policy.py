@@ -22,12 +22,12 @@ class Policy:
     """What a release has to keep to.
 
     Args:
-        verified: Whether every claim has to be proved by tacit_check, from the file alone.
+        verified: Ask that tacit_check proves every claim, from the file alone.
         max_factor: Largest factor on any attacker's chance, for every prior.
         max_nats: Largest maximal leakage in nats: ln of that factor.
         max_success: Largest success bound under the law (distribution) it names.
-        candidates: N: judge max_success at naming one of N equally likely secrets, by the factor.
-        max_epsilon: Largest ε of (ε, δ)-differential privacy, at the δ of delta.
+        candidates: N: max_success is judged at naming one of N equally likely secrets, by factor.
+        max_epsilon: Largest ε of (ε, δ)-differential privacy, read beside delta.
         delta: δ at which max_epsilon is judged; 0 for pure differential privacy.
         max_information: Largest information bound allowed, in nats.
         max_attack: Largest measured attack allowed (upper end of its interval).

@@ -69,7 +69,11 @@ class PublicFlags:
     ] = None
     column: Column = None
     calibration: Annotated[
-        int, typer.Option(help="Largest number of vectors to fit on; they are drawn at random.")
+        int,
+        typer.Option(
+            help="Largest number of vectors to fit on (calibration set), drawn at random; fewer "
+            "take less time."
+        ),
     ] = 100_000
     seed: Annotated[int, typer.Option(help="Fixes what is drawn and fitted.")] = 0
 

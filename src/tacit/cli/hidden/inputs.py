@@ -35,7 +35,13 @@ GENERATED = 300
 
 Layer = Annotated[int, typer.Option(help="Layer after which the last state is released, from 1.")]
 Bank = Annotated[int, typer.Option(help="Prompts an attacker chooses among.")]
-Calibration = Annotated[int, typer.Option(help="Other prompts, to fit designs on.")]
+Calibration = Annotated[
+    int,
+    typer.Option(
+        help="Public prompts to fit on (calibration set), none of the bank; how many are enough "
+        "depends on what a command fits, so each has its own default."
+    ),
+]
 Measured = Annotated[int, typer.Option(help="Prompts on which use and attacks are measured.")]
 
 

@@ -307,6 +307,8 @@ def _notes(added: Contributions, pool: Pool, details: PeopleDetails) -> list[str
     notes = []
     if added.query.terms:
         notes.append(f"what one {details.unit} adds, in all rows and numbers together, is clipped")
+    if any(term.once for term in added.query.terms):
+        notes.append(f"count says how many {details.unit}s there are; rows counts their rows")
     if details.quantiles:
         notes.append(
             f"of a quantile every {details.unit} weighs one, spread over the rows; it is chosen "

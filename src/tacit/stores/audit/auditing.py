@@ -74,6 +74,8 @@ class StoreAudit:
         if self.faults:
             return f"A thief gets more than codes: {self.faults[0].what}"
         if self.bits is None:
+            if self.rows is None:
+                return "Nothing is known of what a thief learns: its rows could not be read."
             return "Nothing exact was found, and no bound on what a thief learns is known."
         told = f"A thief learns at most {number_up(self.bits, BITS_DIGITS)} bits of any document"
         if self.rows_per_person is not None and self.rows_per_person > 1:
@@ -204,8 +206,14 @@ def _live_faults(opened: OpenedStore, codec: Codec | None, coded: int | None) ->
     elif rows is not None and codec is None and opened.index is None:
         found.append(
             Fault(
-                what=f"live vectors: {len(rows):,} floats that no --codebook was given for",
-                remedy="tacit audit store PATH --codebook BOOK, if they are decoded codes",
+                what=(
+                    f"live vectors: {len(rows):,} stand there as numbers, exact unless they are "
+                    "decoded codes"
+                ),
+                remedy=(
+                    "tacit audit store PATH --codebook BOOK if they are decoded codes; else tacit "
+                    "hidden encode, and the codes in their place"
+                ),
             )
         )
     if opened.index is not None and opened.index.graph and not found and coded is None:
@@ -220,6 +228,8 @@ def _live_faults(opened: OpenedStore, codec: Codec | None, coded: int | None) ->
 
 def _bits(opened: OpenedStore, codec: Codec | None, coded: int | None) -> float | None:
     """Return what vectors and lists tell of a document at most, in bits."""
+    if opened.bits is not None:
+        return opened.bits
     if opened.sealed is not None:
         header = opened.sealed
         return math.log2(math.prod(header.sizes) * len(header.settings.buckets))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence
@@ -13,12 +14,17 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit._ground.lazy import install_with
+from tacit.guarantees import MaximalLeakage
+from tacit.releases.loading import load_rows
+from tacit.releases.stores import check_rows, open_store
+from tacit.releases.vectors import SUFFIXES, open_vectors
 from tacit.stores.audit.faiss_bits import IndexBits, index_bits
 from tacit.stores.backends.base import Backend, State
 from tacit.stores.header import StoreHeader
 
 MAGIC = b"SQLite format 3\0"
 CHROMA = "chroma.sqlite3"
+UNKNOWN = "a file of an unknown kind"
 Rows = npt.NDArray[np.float32]
 
 
@@ -31,6 +37,7 @@ class OpenedStore:
         vectors: (n, d) live rows; None where they are not read.
         clear: columns that hold anything beside vectors.
         index: what an index of FAISS keeps; None for another store.
+        bits: of a row that a certificate beside the rows allows; None where there is none.
         sealed: header of a sealed store; None for another.
         rows: how many there are; None where that is not read.
         most: rows of the value of the column asked for that has most; None where none was.
@@ -41,6 +48,7 @@ class OpenedStore:
     vectors: Rows | None = None
     clear: tuple[str, ...] = ()
     index: IndexBits | None = None
+    bits: float | None = None
     sealed: StoreHeader | None = None
     rows: int | None = None
     most: int | None = None
@@ -83,7 +91,33 @@ def read_store(path: Path, width: int | None = None, by: str | None = None) -> O
         return _sqlite(path, width, by)
     if first[:2] == b"Ix" or first[:2] in (b"Iw", b"IH", b"IB"):
         return _faiss(path)
-    return OpenedStore(kind="a file of an unknown kind")
+    if path.suffix in SUFFIXES:
+        return _rows_alone(path)
+    return OpenedStore(kind=UNKNOWN)
+
+
+def _rows_alone(path: Path) -> OpenedStore:
+    """Read a file of rows: codes with their certificate, or vectors as they are."""
+    try:
+        # decoded rows are refused: whether they are those of a codebook is for --codebook to say
+        release = load_rows(path)
+    except ValueError:
+        release = None
+    if release is None:
+        try:
+            blocks = [np.asarray(one, np.float32) for one in open_vectors("PATH", path).blocks()]
+        except ValueError:
+            # whole numbers, several columns, or damaged: vectors are looked for in its bytes
+            return OpenedStore(kind=UNKNOWN)
+        rows = np.concatenate(blocks)
+        return OpenedStore(kind="a file of vectors", vectors=rows, rows=len(rows))
+    check_rows(release, path)
+    held = [one.factor for one in release.guarantees if isinstance(one, MaximalLeakage)]
+    return OpenedStore(
+        kind="codes with their certificate",
+        rows=open_store(path).rows.count,
+        bits=math.log2(min(held)) if held else None,
+    )
 
 
 def _sealed(backend: Backend, kind: str) -> OpenedStore:
