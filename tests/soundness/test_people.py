@@ -316,3 +316,31 @@ def test_no_person_moves_what_an_engine_sums_by_more_than_the_noise_covers(numbe
         else:
             told = Fraction(sum(part * part for part in move), noise.variance - 16)
             assert told <= Fraction(promise.largest_mu()) ** 2
+
+
+@pytest.mark.parametrize("asked", [{"epsilon": e} for e in (0.1, 0.3, 1.0, 3.0, 7.0)])
+def test_an_interval_of_laplace_noise_keeps_its_share(asked):
+    """± of a count of persons holds 95% of draws, and one less would not."""
+    rows = np.array([[0.0], [1.0], [2.0]])
+    prepared = prepare(
+        "count", rows, Table(person="who", **asked), Effort(trials=0), columns=["who"]
+    )
+    half = prepared.expected[0].half_width
+    assert half == int(half)
+    # one person is one: the noise is drawn in counts
+    rate = math.exp(-asked["epsilon"])
+    assert 1.0 - 2.0 * rate ** (half + 1) / (1.0 + rate) >= 0.95
+    assert half <= 1 or 1.0 - 2.0 * rate ** (half - 1) / (1.0 + rate) < 0.95
+    release = prepared.draw()
+    low, high = release.intervals()[0]
+    assert min(high - low, 2 * half) == high - low
+
+
+def test_sums_of_laplace_noise_are_kept_as_often():
+    """A difference of means has lighter tails than one Laplace number of its deviation."""
+    rng = np.random.default_rng(5)
+    for weights in ([1.0], [1.0, 1.0], [1.0, -0.3], [1.0, 1.0, 1.0, 1.0, 1.0]):
+        drawn = rng.laplace(size=(200_000, len(weights))) @ np.array(weights)
+        half = math.sqrt(2.0 * np.square(weights).sum()) * math.log(20.0) / math.sqrt(2.0)
+        kept = (np.abs(drawn) <= half).mean()
+        assert kept >= 0.95 - 4.0 * math.sqrt(0.95 * 0.05 / 200_000)

@@ -11,7 +11,7 @@ import pytest
 import tacit.statistics.people.contributors
 from tacit import Draw, Effort, Rows, Table
 from tacit.statistics import Session, prepare, read_table
-from tacit.statistics.people.noise import LARGEST_DENOMINATOR, laplace_noise
+from tacit.statistics.people.noise import PARTS, laplace_noise
 from tacit.statistics.people.release import recompute
 from tacit.statistics.people.vectors import PersonMetric
 
@@ -283,4 +283,4 @@ def test_a_scale_is_rounded_up_by_less_than_one_part_of_the_largest_denominator(
     for epsilon in (1.0 - 2.0**-50, 0.3, 1.0 / 3.0, 7.123456789):
         numerator, denominator = laplace_noise(metric, 1, epsilon).scale
         excess = Fraction(numerator, denominator) - 1 / Fraction(epsilon)
-        assert 0 <= excess <= Fraction(1, LARGEST_DENOMINATOR)
+        assert 0 <= excess <= Fraction(1, PARTS)

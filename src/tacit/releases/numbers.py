@@ -55,7 +55,7 @@ class Number:
         if sampling and self.sampling is None:
             raise ValueError("sampling: expected a number whose sampling error is known")
         spread = math.hypot(self.error, self.sampling or 0.0) if sampling else self.error
-        return float(ndtri(0.5 + 0.5 * level)) * spread
+        return float(_half_widths(level, spread))
 
     def interval(
         self, coverage: float = INTERVAL_CONFIDENCE, *, sampling: bool = False
@@ -71,6 +71,14 @@ class Number:
         return min(max(low, lowest), highest), max(min(high, highest), lowest)
 
 
+def _half_widths(level: float, spread: float | Array) -> Array:
+    """Return z sd, whole where only the rounding of the product keeps it from being so."""
+    half = float(ndtri(0.5 + 0.5 * level)) * np.asarray(spread, dtype=np.float64)
+    whole = np.rint(half)
+    # a product of two doubles misses a whole number by a unit of its last place or two
+    return np.where(np.abs(half - whole) <= 4.0 * np.finfo(np.float64).eps * whole, whole, half)
+
+
 @short_repr
 @read_only
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -81,7 +89,7 @@ class Numbers:
         names: d labels.
         values: (d,) what was released.
         errors: (d,) standard deviations of the noise in them; where they are not linear in what is
-            noisy, 95% of errors are within ±1.96 of these.
+            noisy, or the noise is whole or Laplace's, 95% of errors are within ±1.96 of these.
         sampling: (d,) their standard deviations over random draws, NaN where a few rows make most
             of one; None where they may not be known.
         limits: (d, 2), the (lowest, highest) that each can be; None where nothing is known.
@@ -155,7 +163,7 @@ class Numbers:
             ValueError: the sampling error is asked for and is not known.
         """
         level = in_interval("coverage", coverage, 0.0, 1.0, open_low=True, open_high=True)
-        half = float(ndtri(0.5 + 0.5 * level)) * (self.standard_errors if sampling else self.errors)
+        half = _half_widths(level, self.standard_errors if sampling else self.errors)
         ends = np.stack([self.values - half, self.values + half], axis=1)
         if self.limits is None:
             return ends

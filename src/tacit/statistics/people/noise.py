@@ -17,8 +17,8 @@ from tacit.statistics.people.vectors import PersonMetric, Whole
 GAUSSIAN, LAPLACE = "gaussian", "laplace"
 # The continuous Gaussian dominates up to factors exp(±7 exp(−2π² 16)), far below this.
 DISCRETE_SLACK = 1 + Fraction(1, 2**40)
-# Of an ε as a fraction: its inverse is rounded up by no more than a millionth.
-LARGEST_DENOMINATOR = 10**6
+# The scale of Laplace noise is a multiple of one part of these.
+PARTS = 10**6
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,11 +94,8 @@ def gaussian_noise(metric: PersonMetric, reach: int, mu: float) -> PeopleNoise:
 def laplace_noise(metric: PersonMetric, reach: int, epsilon: float) -> PeopleNoise:
     """Return noise under which totals that differ by sizes that sum to ``reach`` keep ε.
 
-    ``reach/b <= ε`` for a fraction b that is rounded up.
+    ``reach/b <= ε`` for a decimal fraction b that is rounded up.
     """
-    scale = Fraction(reach) / Fraction(epsilon)
-    near = scale.limit_denominator(LARGEST_DENOMINATOR)
-    if near < scale:
-        # up by less than one part of the largest denominator: that of a near one may be 1
-        near = Fraction(math.ceil(scale * LARGEST_DENOMINATOR), LARGEST_DENOMINATOR)
-    return PeopleNoise(metric, LAPLACE, 0, (near.numerator, near.denominator))
+    # a decimal fraction, so that a proof writes the very b that is drawn: up to the next millionth
+    scale = Fraction(math.ceil(Fraction(reach) / Fraction(epsilon) * PARTS), PARTS)
+    return PeopleNoise(metric, LAPLACE, 0, (scale.numerator, scale.denominator))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,13 +22,16 @@ from tacit.statistics.bounded.plan import (
 )
 from tacit.statistics.cost import frame_of
 from tacit.statistics.people.contributors import Contributors
-from tacit.statistics.people.noise import PeopleNoise, gaussian_noise, laplace_noise
+from tacit.statistics.people.noise import LAPLACE, PeopleNoise, gaussian_noise, laplace_noise
 from tacit.statistics.people.quantiles import QuantileChooser
 from tacit.statistics.people.radius import RadiusSearch
 from tacit.statistics.people.vectors import PersonMetric
 
 # What a sum that is told for nothing is priced at, relative to the least price of another.
 FLOOR = 1e-6
+# 95% of normal errors lie within so many deviations, of Laplace's within ln(20)/√2; a sum of these
+# has lighter tails there than one of them with its deviation.
+NORMAL_95, LAPLACE_95 = 1.959963984540054, math.log(20.0) / math.sqrt(2.0)
 # Radius, in rows, of which errors are told before one is found.
 NOMINAL_RADIUS = 8.0
 
@@ -113,7 +117,7 @@ class PeoplePlan:
         totals = self.persons.total(self.metric, self.radius, self.budget.norm)
         published = self.metric.restore(noise.release(totals, rng))
         numbers = self.added.query.round_whole(self.added.finish(published, None))
-        errors = errors_from_sums(self.added, noise, published, None)
+        errors = told_errors(self.added, noise, published)
         if self.chooser is not None:
             # what is chosen takes the places that no sum fills
             places = self.chooser.places
@@ -158,6 +162,22 @@ class PeoplePlan:
         return replace(attack, name=ATTACKER.replace("row", "person"))
 
 
+def told_errors(added: Contributions, noise: PeopleNoise, sums: Array) -> Array:
+    """Return errors (d,) of which ±1.96 hold 95% of draws, under the law of the noise.
+
+    Args:
+        added: what a row can add.
+        noise: on every coordinate.
+        sums: (k,) around which numbers are linear.
+    """
+    errors = errors_from_sums(added, noise, sums, None)
+    if noise.law == LAPLACE:
+        errors = errors * (LAPLACE_95 / NORMAL_95)
+    # a whole number lies a whole number away: up to the next one, or a share of 5% grows to 7%
+    whole = added.query.function.whole_numbers & (errors > 0.0)
+    return np.where(whole, np.ceil(NORMAL_95 * errors) / NORMAL_95, errors)
+
+
 def people_plan(
     added: Contributions,
     persons: Contributors,
@@ -181,7 +201,7 @@ def people_plan(
     metric, nominal = _metric(added, budget, NOMINAL_RADIUS if clip is None else clip, cost)
     radius = None if clip is None else metric.radius(clip)
     shown = metric.radius(NOMINAL_RADIUS) if radius is None else radius
-    errors = errors_from_sums(added, budget.noise(metric, shown), nominal, None)
+    errors = told_errors(added, budget.noise(metric, shown), nominal)
     if chooser is not None:
         errors[chooser.places] = chooser.expected(NOMINAL_ROWS)
     return PeoplePlan(added, metric, persons, budget, radius, search, chooser, errors)
