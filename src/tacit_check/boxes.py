@@ -19,16 +19,18 @@ Box = tuple[Sequence[fmpq], Sequence[fmpq]]
 
 
 def distance(
-    rows: Sequence[Sequence[fmpq]], parts: Sequence[Sequence[Box]], adjacency: str
+    adjacency: str, covariance: Sequence[Sequence[fmpq]], parts: Sequence[Sequence[Box]]
 ) -> fmpq:
     """Return the largest zᵀ Σ⁻¹ z of what one record changes; exact where Σ is diagonal."""
-    size = len(rows[0])
-    if len(rows) not in (1, size):
+    size = len(covariance[0])
+    if len(covariance) not in (1, size):
         raise RefusedFileError("covariance: expected a square or one row")
     if any(len(end) != size for one in parts for box in one for end in box):
         raise RefusedFileError("parts: expected as many numbers as the covariance has")
     sets = moves(parts, adjacency)
-    return max(_diagonal(box, rows[0]) for box in sets) if len(rows) == 1 else _dense(sets, rows)
+    if len(covariance) > 1:
+        return _dense(sets, covariance)
+    return max(_diagonal(box, covariance[0]) for box in sets)
 
 
 def part(value: Any, name: str) -> list[Box]:

@@ -110,8 +110,9 @@ def limit() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if hard == resource.RLIM_INFINITY or size < hard:
         resource.setrlimit(resource.RLIMIT_DATA, (size, size))
-    # FLINT says on standard error that it has no memory, and ends the process
+    # FLINT says that it has no memory, on either stream, and ends the process
     with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
         os.dup2(nowhere.fileno(), 2)
 
 

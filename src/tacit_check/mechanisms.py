@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any
 
 from flint import arb, fmpq
 
@@ -77,16 +77,16 @@ class Reader:
             raise RefusedFileError(
                 f"mechanism: more than {MOST_NODES} nodes or {MOST_LEVELS} levels"
             )
-        kind, rest = kind_of(node, "mechanism", MAKERS)
-        needed, optional, about, maker, theorem = MAKERS[kind]
+        kind, rest = kind_of(node, "mechanism", FIELDS)
+        needed, optional, about = FIELDS[kind]
         found = fields(rest, kind, needed, optional)
         if about and self.adjacency not in about:
             raise RefusedFileError(f"{kind}: not a statement about {self.adjacency!r}")
         self.level += 1
-        known = maker(self, **found)
+        known = MAKERS[kind](self, **found)
         self.level -= 1
-        self.theorems[theorem] = None
-        return pair(known) if isinstance(known, Pair) else known
+        self.theorems[THEOREMS.get(kind, "")] = None
+        return guessed((((1, known),),)) if isinstance(known, Pair) else known
 
     def single(self, node: Any) -> Pair:
         """Return the curves of a node that is one release."""
@@ -111,44 +111,9 @@ class Reader:
         self.given[f"{sentence} (--data)"] = None
 
 
-def pair(found: Pair, factor: fmpq | None = None) -> Known:
-    """Return one release; ``factor``: Σ over its outcomes of the largest probability, at most."""
-    nats = None if factor is None else arb(factor).log()
-    return Known((((1, found),),), factor=factor, nats=nats)
-
-
-Maker: TypeAlias = Callable[..., Known | Pair]
-# kind: the fields it needs, those it may have, the adjacencies it speaks of, what makes it, and the
-# theorem that is used.
-MAKERS: dict[str, tuple[Fields, Fields, tuple[str, ...], Maker, str]] = {}
-ADD, REPLACE = ("add-remove",), ("replace",)
-RATE, NOT_NEGATIVE, POSITIVE = within(0, 1), within(0), within(0, above=True)
-SHIFT: Fields = {"sensitivity": NOT_NEGATIVE, "noise": POSITIVE}
-WHOLE = count(0, 10**30)
-SIZES: Fields = {"dim": count(high=10**7), "rank": count(high=10**7)}
-HOLDER: Fields = {"digest": digest}
-DISTANCE = "Balle and Wang (2018), Theorem 8; zᵀ Σ⁻¹ z of every difference, in balls"
-LEAKAGE = "Issa, Wagner and Kamath (2020), Theorem 1: maximal leakage"
-SMOOTH = (
-    "Micciancio and Peikert (2013), Lemma 3.1: a discrete Gaussian by rounding a continuous one"
-)
-
-
-def kind(
-    name: str,
-    needed: Fields,
-    optional: Fields | None = None,
-    *,
-    about: tuple[str, ...] = (),
-    theorem: str,
-) -> Callable[[Maker], Maker]:
-    """Enter what makes a kind of node, told the reader and its fields."""
-
-    def entered(maker: Maker) -> Maker:
-        MAKERS[name] = needed, optional or {}, about, maker, theorem
-        return maker
-
-    return entered
+def guessed(choices: tuple[Parts, ...], factor: fmpq | None = None) -> Known:
+    """Return what is known of parts; ``factor``: Σ over outcomes of the largest probability."""
+    return Known(choices, factor=factor, nats=None if factor is None else arb(factor).log())
 
 
 def square_of(sensitivity: fmpq, noise: fmpq) -> fmpq:
@@ -156,34 +121,6 @@ def square_of(sensitivity: fmpq, noise: fmpq) -> fmpq:
     return (sensitivity / noise) ** 2
 
 
-@kind("gaussian", SHIFT, theorem="Balle and Wang (2018), Theorem 8")
-def _gaussian(_: Reader, **shift: fmpq) -> Pair:
-    return elementary.gaussian(square_of(**shift))
-
-
-@kind(
-    "laplace",
-    {"sensitivity": NOT_NEGATIVE, "scale": POSITIVE},
-    theorem="Balle, Barthe and Gaboardi (2018), Theorem 3; for vectors: the l1 worst case",
-)
-def _laplace(_: Reader, sensitivity: fmpq, scale: fmpq) -> Pair:
-    return elementary.laplace(sensitivity / scale)
-
-
-@kind(
-    "discrete-laplace",
-    {"sensitivity": WHOLE, "scale": POSITIVE},
-    theorem="Ghosh, Roughgarden and Sundararajan (2012): the two-sided geometric law",
-)
-def _discrete_laplace(_: Reader, sensitivity: int, scale: fmpq) -> Pair:
-    return elementary.discrete_laplace(sensitivity, scale)
-
-
-@kind(
-    "discrete-gaussian",
-    {"sensitivity": WHOLE, "variance": POSITIVE, "coordinates": count()},
-    theorem="Canonne, Kamath and Steinke (2020), Definition 1",
-)
 def _discrete_gaussian(reader: Reader, sensitivity: int, variance: fmpq, coordinates: int) -> Pair:
     few = 40 * float(variance) ** 0.5 + sensitivity < elementary.MOST_TERMS
     if sensitivity == 0 or (coordinates == 1 and few):
@@ -197,133 +134,40 @@ def _smoothed(reader: Reader, square: fmpq, variance: fmpq, coordinates: int) ->
     return elementary.smoothed(square, variance)
 
 
-@kind(
-    "response",
-    {"categories": count(2)},
-    {"truth": RATE, "epsilon": within(0, 10_000)},
-    theorem=f"Kairouz, Oh and Viswanath (2016), Section 3; {LEAKAGE}",
-)
 def _response(
     _: Reader, categories: int, truth: fmpq | None = None, epsilon: fmpq | None = None
 ) -> Known:
     if truth is not None and epsilon is None:
         curve = elementary.fractions(*elementary.answers(truth, categories))
-        return pair(Pair((curve,)), categories * max(truth, (1 - truth) / (categories - 1)))
+        most = categories * max(truth, (1 - truth) / (categories - 1))
+        return guessed((((1, Pair((curve,))),),), most)
     if truth is not None or epsilon is None:
         raise RefusedFileError("response: expected truth or epsilon")
     factor = rational_up(categories * elementary.truth_of(epsilon, categories))
-    return pair(elementary.response_of(epsilon, categories), factor)
+    return guessed((((1, elementary.response_of(epsilon, categories)),),), factor)
 
 
-@kind(
-    "table",
-    {"rows": rows(elementary.MOST_ENTRIES)},
-    theorem=f"the definition, outcome by outcome; {LEAKAGE}",
-)
 def _table(_: Reader, rows: list[list[fmpq]]) -> Known:
     if len(rows) < 2 or any(min(row) < 0 or max(row) == 0 for row in rows):
         raise RefusedFileError("rows: expected two or more of weights, none below 0, one above")
     laws = [[weight / sum(row, fmpq(0)) for weight in row] for row in rows]
     # Σ over outcomes of the largest probability: what any guess can gain
     factor = sum((max(column) for column in zip(*laws, strict=True)), fmpq(0))
-    return pair(elementary.table(laws), factor)
+    return guessed((((1, elementary.table(laws)),),), factor)
 
 
-@kind(
-    "exponential",
-    {"range": within(0, 10_000, above=True)},
-    theorem="Dong, Durfee and Rogers (2020): mechanisms of bounded range",
-)
-def _exponential(_: Reader, range: fmpq) -> Pair:
-    return elementary.exponential(range)
-
-
-@kind(
-    "poisson-sampled",
-    {"rate": RATE, "of": anything},
-    about=ADD,
-    theorem="Zhu, Dong and Wang (2022), Theorem 11; Balle, Barthe and Gaboardi (2018), Theorem 2",
-)
-def _sampled(reader: Reader, rate: fmpq, of: Any) -> Pair:
-    return elementary.sampled(rate, reader.single(of))
-
-
-@kind(
-    "replaced",
-    {"rate": RATE, **SHIFT},
-    about=REPLACE,
-    theorem="the pair of opposite shifts: Tacit, docs/explanation/sampling.md",
-)
-def _replaced(_: Reader, rate: fmpq, **shift: fmpq) -> Pair:
-    return elementary.replaced(rate, square_of(**shift))
-
-
-@kind(
-    "groups",
-    {"rate": RATE, **SHIFT, "records": count(high=512)},
-    about=ADD,
-    theorem="Choquette-Choo, Ganesh, Steinke and Thakurta (2024), Lemma 4.5 and Theorem 4.7",
-)
-def _groups(_: Reader, rate: fmpq, records: int, **shift: fmpq) -> Pair:
-    return elementary.group(rate, square_of(**shift), records)
-
-
-@kind(
-    "random-allocation",
-    {**SHIFT, "steps": count()},
-    about=ADD,
-    theorem="Feldman and Shenfeld (2025), Section 3: the pair of balls in bins; convex order",
-)
 def _allocation(_: Reader, steps: int, **shift: fmpq) -> Known | Pair:
     found = allocation.random_allocation(square_of(**shift), steps)
     reason = "random-allocation: less noise or more steps than a lattice holds"
     return Known(unknown=reason) if found is None else found
 
 
-@kind(
-    "projection",
-    {**SIZES, **SHIFT, "spectrum": word("one", "any")},
-    theorem="lora-privacy, Lemma 16: a projection captures a Beta share of a direction",
-)
-def _projection(_: Reader, dim: int, rank: int, spectrum: str, **shift: fmpq) -> Pair:
-    return projections.projected(dim, rank, square_of(**shift), spectrum == "one")
-
-
-@kind("column", {**SIZES, "alignment": within(-1, 1)}, theorem="")
-def _column(_: Reader, **__: Any) -> Known:
-    return Known(unknown="column: its integral is not in this checker")
-
-
-@kind(
-    "sketch",
-    {
-        "columns": count(high=10**5),
-        "dim": count(high=10**5),
-        "lowest": within(0, 1, above=True),
-        "highest": within(1),
-    },
-    theorem="shrinking and adding noise: the worst eigenvalues of a sketch are at the ends",
-)
 def _sketch(_: Reader, columns: int, dim: int, lowest: fmpq, highest: fmpq) -> Known:
     choices = projections.sketch(columns, dim, lowest, highest)
     reason = "" if choices else "sketch: more dimensions or numbers than lattices are built for"
     return Known(tuple(choices), unknown=reason)
 
 
-@kind("code", {"sizes": listed(count(), MOST_NODES)}, theorem=LEAKAGE)
-def _code(_: Reader, sizes: list[int]) -> Known:
-    # as many values as there are outcomes
-    # what is known of the secret is which of ΠC outcomes it has: as many largest probabilities of 1
-    factor = fmpq(prod(sizes))
-    return Known(factor=factor, nats=arb(factor).log())
-
-
-@kind(
-    "thresholds",
-    {"counts": count(), "threshold": decimal, "of": anything},
-    about=ADD,
-    theorem="a key of one record alone is shown with probability P(1 + noise > τ) <= δ",
-)
 def _thresholds(reader: Reader, counts: int, threshold: fmpq, of: Any) -> Known:
     base = reader.single(of)
     # P(noise > g), g = τ − 1, of the noise on one count
@@ -340,17 +184,6 @@ def _thresholds(reader: Reader, counts: int, threshold: fmpq, of: Any) -> Known:
     return Known((((counts, base), (counts, elementary.failing(chance))),))
 
 
-@kind(
-    "weighted-keys",
-    {
-        "length": count(high=10**15),
-        "most": count(high=10**4),
-        "threshold": count(high=10**18),
-        "variance": within(elementary.SMOOTHING, above=True),
-    },
-    about=ADD + REPLACE,
-    theorem="Canonne, Kamath and Steinke (2020), Proposition 25: the tail of whole noise",
-)
 def _weighted(reader: Reader, length: int, most: int, threshold: int, variance: fmpq) -> Known:
     # weights are not negative: in the place of another both squares add up; only their keys matter
     units = 2 if reader.adjacency == "replace" else 1
@@ -362,12 +195,10 @@ def _weighted(reader: Reader, length: int, most: int, threshold: int, variance: 
 
 def stated(value: Any, name: str) -> str:
     """Return a number that is not negative as it is written."""
-    NOT_NEGATIVE(value, name)
+    within(0)(value, name)
     return str(value)
 
 
-@kind("swaps", {"distance": stated}, HOLDER, about=("inputs",), theorem=DISTANCE)
-@kind("differences", {"distance": stated}, HOLDER, about=("inputs",), theorem=DISTANCE)
 def _distance(reader: Reader, distance: str, digest: str = "") -> Pair:
     square = reader.data(digest, "differences", "swaps")
     if square is not None:
@@ -377,22 +208,6 @@ def _distance(reader: Reader, distance: str, digest: str = "") -> Pair:
     return elementary.gaussian(decimal(distance, "distance") ** 2).bounding
 
 
-@kind(
-    "boxes",
-    {"covariance": rows(boxes.MOST_SIZE**2), "parts": listed(boxes.part, boxes.MOST_PARTS)},
-    about=ADD + REPLACE,
-    theorem="Balle and Wang (2018), Theorem 8; a convex function is largest in a corner of a box",
-)
-def _boxes(reader: Reader, covariance: list[list[fmpq]], parts: list[list[boxes.Box]]) -> Pair:
-    return elementary.gaussian(boxes.distance(covariance, parts, reader.adjacency))
-
-
-@kind(
-    "log-det",
-    {"nats": stated},
-    HOLDER,
-    theorem="residual-pac, Theorem 1: I(X; Y) <= ½ ln det(I + SΣ⁻¹)",
-)
 def _log_det(reader: Reader, nats: str, digest: str = "") -> Known:
     told = reader.data(digest, "log-det")
     if told is None:
@@ -401,12 +216,6 @@ def _log_det(reader: Reader, nats: str, digest: str = "") -> Known:
     return Known(nats=told)
 
 
-@kind(
-    "cells",
-    {"occupied": count(), "candidates": count(2)},
-    HOLDER,
-    theorem="Bayes' rule for a function: Σ over its values of the largest prior",
-)
 def _cells(reader: Reader, occupied: int, candidates: int, digest: str = "") -> Known:
     told = reader.data(digest, "cells")
     if told is None:
@@ -422,7 +231,6 @@ def _part(value: Any, name: str) -> tuple[int, Any]:
     return found["count"], found["of"]
 
 
-@kind("composition", {"parts": listed(_part, MOST_NODES)}, theorem="")
 def _composition(reader: Reader, parts: list[tuple[int, Any]]) -> Known:
     found = [(times, reader.read(of)) for times, of in parts]
     together: list[tuple[int, Pair]] = []
@@ -442,5 +250,105 @@ def _composition(reader: Reader, parts: list[tuple[int, Any]]) -> Known:
         raise RefusedFileError(f"composition: expected at most {MOST_COUNT} releases")
     # a part without a pair, as a code is, may tell any two inputs apart: the whole has none either
     paired = all(one.choices for _, one in found)
-    nats = None if factor is None else arb(factor).log()
-    return Known((tuple(together),) if paired else (), factor=factor, nats=nats)
+    return guessed((together,) if paired else (), factor)
+
+
+ADD, REPLACE, INPUTS = ("add-remove",), ("replace",), ("inputs",)
+RATE, NOT_NEGATIVE, POSITIVE = within(0, 1), within(0), within(0, above=True)
+SHIFT: Fields = {"sensitivity": NOT_NEGATIVE, "noise": POSITIVE}
+MOVED, SIZE, MANY = count(0, 10**30), count(high=10**7), count(high=10**5)
+HOLDER: Fields = {"digest": digest}
+SIZES: Fields = {"dim": SIZE, "rank": SIZE}
+BOXES = listed(boxes.part, boxes.MOST_PARTS)
+COUNTED: Fields = {"length": count(high=10**15), "most": count(high=10**4)}
+HEAVY: Fields = {"threshold": count(high=10**18), "variance": within(16, above=True)}
+WITHIN: Fields = {"lowest": within(0, 1, above=True), "highest": within(1)}
+LEAKAGE = "Issa, Wagner and Kamath (2020), Theorem 1: maximal leakage"
+DISTANCE = "Balle and Wang (2018), Theorem 8; zᵀ Σ⁻¹ z of every difference, in balls"
+SMOOTH = "Micciancio and Peikert (2013), Lemma 3.1: whole noise by rounding a continuous one"
+# kind: the fields it needs, those it may have, and the adjacencies it speaks of.
+FIELDS: dict[str, tuple[Fields, Fields, tuple[str, ...]]] = {
+    "gaussian": (SHIFT, {}, ()),
+    "laplace": ({"sensitivity": NOT_NEGATIVE, "scale": POSITIVE}, {}, ()),
+    "discrete-laplace": ({"sensitivity": MOVED, "scale": POSITIVE}, {}, ()),
+    "discrete-gaussian": (
+        {"sensitivity": MOVED, "variance": POSITIVE, "coordinates": count()},
+        {},
+        (),
+    ),
+    "response": ({"categories": count(2)}, {"truth": RATE, "epsilon": within(0, 10_000)}, ()),
+    "table": ({"rows": rows(elementary.MOST_ENTRIES)}, {}, ()),
+    "exponential": ({"range": within(0, 10_000, above=True)}, {}, ()),
+    "poisson-sampled": ({"rate": RATE, "of": anything}, {}, ADD),
+    "replaced": ({"rate": RATE, **SHIFT}, {}, REPLACE),
+    "groups": ({"rate": RATE, **SHIFT, "records": count(high=512)}, {}, ADD),
+    "random-allocation": ({**SHIFT, "steps": count()}, {}, ADD),
+    "projection": ({**SIZES, **SHIFT, "spectrum": word("one", "any")}, {}, ()),
+    "column": ({**SIZES, "alignment": within(-1, 1)}, {}, ()),
+    "sketch": ({"columns": MANY, "dim": MANY, **WITHIN}, {}, ()),
+    "code": ({"sizes": listed(count(), MOST_NODES)}, {}, ()),
+    "thresholds": ({"counts": count(), "threshold": decimal, "of": anything}, {}, ADD),
+    "weighted-keys": ({**COUNTED, **HEAVY}, {}, ADD + REPLACE),
+    "differences": ({"distance": stated}, HOLDER, INPUTS),
+    "swaps": ({"distance": stated}, HOLDER, INPUTS),
+    "boxes": ({"covariance": rows(boxes.MOST_SIZE**2), "parts": BOXES}, {}, ADD + REPLACE),
+    "log-det": ({"nats": stated}, HOLDER, ()),
+    "cells": ({"occupied": count(), "candidates": count(2)}, HOLDER, ()),
+    "composition": ({"parts": listed(_part, MOST_NODES)}, {}, ()),
+}
+# What makes it, told the reader and its fields.
+MAKERS: dict[str, Callable[..., Known | Pair]] = {
+    "gaussian": lambda _, **shift: elementary.gaussian(square_of(**shift)),
+    "laplace": lambda _, sensitivity, scale: elementary.laplace(sensitivity / scale),
+    "discrete-laplace": lambda _, sensitivity, scale: elementary.discrete_laplace(
+        sensitivity, scale
+    ),
+    "discrete-gaussian": _discrete_gaussian,
+    "response": _response,
+    "table": _table,
+    "exponential": lambda _, range: elementary.exponential(range),
+    "poisson-sampled": lambda reader, rate, of: elementary.sampled(rate, reader.single(of)),
+    "replaced": lambda _, rate, **shift: elementary.replaced(rate, square_of(**shift)),
+    "groups": lambda _, rate, records, **shift: elementary.group(rate, square_of(**shift), records),
+    "random-allocation": _allocation,
+    "projection": lambda _, dim, rank, spectrum, **shift: projections.projected(
+        dim, rank, square_of(**shift), spectrum == "one"
+    ),
+    "column": lambda _, **__: Known(unknown="column: its integral is not in this checker"),
+    "sketch": _sketch,
+    # as many values as there are outcomes
+    "code": lambda _, sizes: guessed((), fmpq(prod(sizes))),
+    "thresholds": _thresholds,
+    "weighted-keys": _weighted,
+    "differences": _distance,
+    "swaps": _distance,
+    "boxes": lambda reader, **sums: elementary.gaussian(boxes.distance(reader.adjacency, **sums)),
+    "log-det": _log_det,
+    "cells": _cells,
+    "composition": _composition,
+}
+THEOREMS = {
+    "gaussian": "Balle and Wang (2018), Theorem 8",
+    "laplace": "Balle, Barthe and Gaboardi (2018), Theorem 3; for vectors: the l1 worst case",
+    "discrete-laplace": "Ghosh, Roughgarden and Sundararajan (2012): the two-sided geometric law",
+    "discrete-gaussian": "Canonne, Kamath and Steinke (2020), Definition 1",
+    "response": f"Kairouz, Oh and Viswanath (2016), Section 3; {LEAKAGE}",
+    "table": f"the definition, outcome by outcome; {LEAKAGE}",
+    "exponential": "Dong, Durfee and Rogers (2020): mechanisms of bounded range",
+    "poisson-sampled": "Zhu, Dong and Wang (2022), Theorem 11; Balle, Barthe and Gaboardi (2018), "
+    "Theorem 2",
+    "replaced": "the pair of opposite shifts: Tacit, docs/explanation/sampling.md",
+    "groups": "Choquette-Choo, Ganesh, Steinke and Thakurta (2024), Lemma 4.5 and Theorem 4.7",
+    "random-allocation": "Feldman and Shenfeld (2025), Section 3: the pair of balls in bins; "
+    "convex order",
+    "projection": "lora-privacy, Lemma 16: a projection captures a Beta share of a direction",
+    "sketch": "shrinking and adding noise: the worst eigenvalues of a sketch are at the ends",
+    "code": LEAKAGE,
+    "thresholds": "a key of one record alone is shown with probability P(1 + noise > τ) <= δ",
+    "weighted-keys": "Canonne, Kamath and Steinke (2020), Proposition 25: the tail of whole noise",
+    "differences": DISTANCE,
+    "swaps": DISTANCE,
+    "boxes": "Balle and Wang (2018), Theorem 8; a convex function is largest in a corner of a box",
+    "log-det": "residual-pac, Theorem 1: I(X; Y) <= ½ ln det(I + SΣ⁻¹)",
+    "cells": "Bayes' rule for a function: Σ over its values of the largest prior",
+}
