@@ -38,8 +38,8 @@ Bank = Annotated[int, typer.Option(help="Prompts an attacker chooses among.")]
 Calibration = Annotated[
     int,
     typer.Option(
-        help="Public prompts to fit on (calibration set), none of the bank; how many are enough "
-        "depends on what a command fits, so each has its own default."
+        help="Public prompts to fit on (calibration set), none of those in the bank (candidate "
+        "set); how many are enough depends on what a command fits, so each has its own default."
     ),
 ]
 Measured = Annotated[int, typer.Option(help="Prompts on which use and attacks are measured.")]
