@@ -19,10 +19,13 @@ SECONDS_TO_START = 60.0
 RAY = {"RAY_USAGE_STATS_ENABLED": "0", "GRPC_ENABLE_FORK_SUPPORT": "0"}
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def free_ports(count: int) -> list[int]:
+    """Return ports that nothing listens on, of which no two are the same: all are held at once."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
 
 
 @contextmanager
@@ -67,7 +70,7 @@ def wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
 @contextmanager
 def dask_cluster() -> Iterator[str]:
     """Give the address of a scheduler with two workers."""
-    port = free_port()
+    (port,) = free_ports(1)
     dask = (sys.executable, "-m", "dask")
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tacit-dask-"))
@@ -84,7 +87,7 @@ def dask_cluster() -> Iterator[str]:
 @contextmanager
 def ray_cluster() -> Iterator[str]:
     """Give the address of a Ray client server in front of two workers."""
-    port, head = free_port(), free_port()
+    port, head = free_ports(2)
     with ExitStack() as stack:
         folder = stack.enter_context(
             tempfile.TemporaryDirectory(prefix="tacit-ray-", ignore_cleanup_errors=True)
