@@ -74,6 +74,18 @@ def test_a_half_precision_pass_adds_no_more_than_the_clip(clipping):
     private.close()
 
 
+def moves(private, model, optimizer):
+    """Of every step of an epoch: whether it had no record, and what it took from the parameters."""
+    before = torch.cat([one.detach().flatten() for one in model.parameters()])
+    for inputs, targets in private.loader:
+        none = private.loader.current.counted == 0
+        private.backward(losses(model, inputs, targets))
+        optimizer.step()
+        now = torch.cat([one.detach().flatten() for one in model.parameters()])
+        yield none, before - now
+        before = now
+
+
 def test_the_noise_that_is_drawn_has_the_deviation_of_the_account():
     """Of no records the gradient is the noise: N(0, s²C²) in every entry, each step anew."""
     model = nn.Linear(40, 50)
@@ -83,15 +95,10 @@ def test_the_noise_that_is_drawn_has_the_deviation_of_the_account():
         model, data, seed=None, batch=3, rate=1.0, sampling_rate=1e-2, method=DPSGD(clip=0.25),
         promise=noise,
     )  # fmt: skip
-    drawn, before = [], torch.cat([one.detach().flatten() for one in model.parameters()])
-    for inputs, targets in private.loader:
-        none = private.loader.current.counted == 0
-        private.backward(losses(model, inputs, targets))
-        optimizer.step()
-        now = torch.cat([one.detach().flatten() for one in model.parameters()])
+    drawn = []
+    for none, moved in moves(private, model, optimizer):
         if none:
-            drawn.append((before - now).numpy() * 3 / (1.7 * 0.25))
-        before = now
+            drawn.append(moved.numpy() * 3 / (1.7 * 0.25))
         if len(drawn) == 3:
             break
     values = np.concatenate(drawn)
@@ -141,18 +148,14 @@ def test_the_noise_of_an_adaptive_clip_is_drawn_as_it_is_accounted():
         promise=GivenNoise(multiplier=1.7, delta=1e-3),
     )  # fmt: skip
     sums, counts = [], []
-    before, clip = torch.cat([one.detach().flatten() for one in model.parameters()]), private.clip
+    clip = private.clip
     for _ in private.epochs:
-        for inputs, targets in private.loader:
-            none = private.loader.current.counted == 0
-            private.backward(losses(model, inputs, targets))
-            optimizer.step()
-            now = torch.cat([one.detach().flatten() for one in model.parameters()])
+        for none, moved in moves(private, model, optimizer):
             if none:
                 # expected · step / (C s/√(1 − a)), and the count from C' = C exp(−η (½ + k/m − γ))
-                sums.append(((before - now) * 100 / (clip * 1.7) * math.sqrt(0.7)).numpy())
+                sums.append((moved * 100 / (clip * 1.7) * math.sqrt(0.7)).numpy())
                 counts.append(-math.log(private.clip / clip) / 0.01 * 100)
-            before, clip = now, private.clip
+            clip = private.clip
     values, counted = np.concatenate(sums), np.array(counts) / (1.7 / (2 * math.sqrt(0.3)))
     assert abs(values.std() - 1.0) < 4.5 / math.sqrt(2 * len(values))
     assert len(counted) > 200

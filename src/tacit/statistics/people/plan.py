@@ -26,12 +26,13 @@ from tacit.statistics.people.noise import LAPLACE, PeopleNoise, gaussian_noise, 
 from tacit.statistics.people.quantiles import QuantileChooser
 from tacit.statistics.people.radius import RadiusSearch
 from tacit.statistics.people.vectors import PersonMetric
+from tacit.statistics.queries.statistic import NORMAL_95
 
 # What a sum that is told for nothing is priced at, relative to the least price of another.
 FLOOR = 1e-6
-# 95% of normal errors lie within so many deviations, of Laplace's within ln(20)/√2; a sum of these
-# has lighter tails there than one of them with its deviation.
-NORMAL_95, LAPLACE_95 = 1.959963984540054, math.log(20.0) / math.sqrt(2.0)
+# 95% of Laplace's errors lie within so many deviations; a sum of these has lighter tails there than
+# one of them with its deviation.
+LAPLACE_95 = math.log(20.0) / math.sqrt(2.0)
 # Radius, in rows, of which errors are told before one is found.
 NOMINAL_RADIUS = 8.0
 
