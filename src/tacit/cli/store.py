@@ -55,15 +55,15 @@ def store(
     Exit 1 when exact vectors or other faults are found, 0 when none are.
     """
     output = json_output(json, force, {"--codebook": codebook, "--vectors": vectors})
-    with llm_extra():
-        from tacit.hidden_states import load_codec
-        from tacit.stores import audit_store
     import numpy as np
 
     from tacit.releases import open_vectors
+    from tacit.stores import audit_store
 
     book = rows = None
     if codebook is not None:
+        with llm_extra():
+            from tacit.hidden_states import load_codec
         try:
             book = load_codec(codebook)
         except ValueError as error:
