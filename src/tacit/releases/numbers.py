@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 from scipy.special import ndtri
@@ -17,9 +17,13 @@ from tacit.codec import MISSING
 from tacit.guarantees.base import texts
 
 INTERVAL_CONFIDENCE = 0.95
+# Deviations of the normal law that hold so much of it.
+NORMAL_95 = float(ndtri(0.5 + 0.5 * INTERVAL_CONFIDENCE))
 ARRAYS = ("values", "errors", "sampling", "limits")
 # Standard deviations, NaN where one may not be known.
 Spread: TypeAlias = Annotated[Array, MISSING]
+# How errors fall off: as e^(−x²/2), or as e^(−x).
+Tails: TypeAlias = Literal["normal", "laplace"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +37,7 @@ class Number:
         sampling: its standard deviation over random draws of as many rows from what the rows came
             from; None where that may not be known.
         limits: the (lowest, highest) that it can be, at which intervals end.
+        tails: of the law of the noise: "normal", or "laplace", which reaches farther.
 
     Example:
         >>> [round(end, 2) for end in Number(name="mean", value=4.0, error=0.1).interval()]
@@ -44,6 +49,7 @@ class Number:
     error: float
     sampling: float | None = None
     limits: tuple[float, float] = (-math.inf, math.inf)
+    tails: Tails = "normal"
 
     def half_width(self, coverage: float = INTERVAL_CONFIDENCE, *, sampling: bool = False) -> float:
         """Return half of the interval, of the noise alone or with the sampling error.
@@ -55,12 +61,12 @@ class Number:
         if sampling and self.sampling is None:
             raise ValueError("sampling: expected a number whose sampling error is known")
         spread = math.hypot(self.error, self.sampling or 0.0) if sampling else self.error
-        return float(_half_widths(level, spread))
+        return float(_half_widths(level, spread, self.tails))
 
     def interval(
         self, coverage: float = INTERVAL_CONFIDENCE, *, sampling: bool = False
     ) -> tuple[float, float]:
-        """Return the interval ``value ± z sd`` of the normal law, within the limits.
+        """Return the interval ``value ± z sd`` of the law of the noise, within the limits.
 
         Args:
             coverage: how often it holds the truth, in (0, 1).
@@ -71,12 +77,20 @@ class Number:
         return min(max(low, lowest), highest), max(min(high, highest), lowest)
 
 
-def _half_widths(level: float, spread: float | Array) -> Array:
-    """Return z sd, whole where only the rounding of the product keeps it from being so."""
-    half = float(ndtri(0.5 + 0.5 * level)) * np.asarray(spread, dtype=np.float64)
-    whole = np.rint(half)
+def _half_widths(level: float, spread: float | Array, tails: Tails) -> Array:
+    """Return half-widths (d,) of intervals that hold a share of the law, from errors (d,)."""
+    factor = float(ndtri(0.5 + 0.5 * level))
+    if tails == "laplace":
+        # P(|x| > h) = e^(−h/b) = 1 − c: h grows with ln 1/(1 − c), from what holds 95%; below it
+        # several of them have the normal law's
+        factor = max(factor, NORMAL_95 * math.log1p(-level) / math.log1p(-INTERVAL_CONFIDENCE))
+    errors = np.asarray(spread, dtype=np.float64)
+    half, usual = factor * errors, NORMAL_95 * errors
     # a product of two doubles misses a whole number by a unit of its last place or two
-    return np.where(np.abs(half - whole) <= 4.0 * np.finfo(np.float64).eps * whole, whole, half)
+    slack = 4.0 * np.finfo(np.float64).eps
+    whole = np.abs(usual - np.rint(usual)) <= slack * usual
+    # where 95% are within a whole number the noise is whole, and a part of a unit holds none of it
+    return np.where(whole, np.ceil(half * (1.0 - slack)), half)
 
 
 @short_repr
@@ -94,6 +108,7 @@ class Numbers:
             of one; None where they may not be known.
         limits: (d, 2), the (lowest, highest) that each can be; None where nothing is known.
         truth: what the interval of the noise holds, as in "statistic of the rows drawn".
+        tails: of the law of the noise, which set intervals at coverages beyond 95%.
     """
 
     names: tuple[str, ...]
@@ -102,6 +117,7 @@ class Numbers:
     sampling: Spread | None = None
     limits: Array | None = None
     truth: str = "statistic without noise"
+    tails: Tails = "normal"
 
     def __post_init__(self) -> None:
         size = len(texts("names", self.names))
@@ -126,7 +142,7 @@ class Numbers:
 
     def __eq__(self, other: object) -> bool:
         # arrays alike to the last bit, missing where the other is
-        if not isinstance(other, Numbers) or (self.names, self.truth) != (other.names, other.truth):
+        if not isinstance(other, Numbers) or self._words != other._words:
             return False
         arrays = [(getattr(self, one), getattr(other, one)) for one in ARRAYS]
         return all(
@@ -138,6 +154,10 @@ class Numbers:
 
     __hash__ = None  # type: ignore[assignment]
 
+    @property
+    def _words(self) -> tuple[object, ...]:
+        return self.names, self.truth, self.tails
+
     def __iter__(self) -> Iterator[Number]:
         spread = [None] * len(self) if self.sampling is None else self.sampling.tolist()
         ends = [(-math.inf, math.inf)] * len(self) if self.limits is None else self.limits.tolist()
@@ -146,15 +166,22 @@ class Numbers:
         )
         for name, value, error, sampled, (low, high) in rows:
             known = None if sampled is None or math.isnan(sampled) else sampled
-            yield Number(name=name, value=value, error=error, sampling=known, limits=(low, high))
+            yield Number(
+                name=name,
+                value=value,
+                error=error,
+                sampling=known,
+                limits=(low, high),
+                tails=self.tails,
+            )
 
     def intervals(self, coverage: float = INTERVAL_CONFIDENCE, *, sampling: bool = False) -> Array:
-        """Return an interval for each number, (d, 2), by the normal law of the errors.
+        """Return an interval for each number, (d, 2), by the law of the noise.
 
         Args:
             coverage: how often the intervals hold the truth, in (0, 1); of numbers that are not
-                linear in what is noisy, errors are set so that it is right at 95%, and beyond it
-                they may be wider than the normal law says.
+                linear in what is noisy, errors are set so that it is right at 95%, and at other
+                coverages intervals are as near as the law of the noise is.
             sampling: whether it speaks of what the rows were drawn from, and so has the sampling
                 error too; otherwise of the statistic of the rows that were drawn. NaN where the
                 sampling error is.
@@ -163,7 +190,7 @@ class Numbers:
             ValueError: the sampling error is asked for and is not known.
         """
         level = in_interval("coverage", coverage, 0.0, 1.0, open_low=True, open_high=True)
-        half = _half_widths(level, self.standard_errors if sampling else self.errors)
+        half = _half_widths(level, self.standard_errors if sampling else self.errors, self.tails)
         ends = np.stack([self.values - half, self.values + half], axis=1)
         if self.limits is None:
             return ends

@@ -156,7 +156,10 @@ def certify_people(
         KIND,
         certify(details),
         details,
-        template(query.names, plan, TRUTH, added.limits()),
+        replace(
+            template(query.names, plan, TRUTH, added.limits()),
+            tails="laplace" if promise.pure else "normal",
+        ),
         words=ReleaseWords(
             secret=details.secret,
             method=METHODS[details.norm].format(details.unit),
