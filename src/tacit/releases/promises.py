@@ -250,6 +250,8 @@ class Table:
         unit: Word for a person in what is certified, such as household.
         clip: How far one person moves the numbers at most, as so many rows at the bounds, or auto:
             found from the table for a twentieth of the budget.
+        consistent: Whether counts of rows of several tables are made whole, not negative and to add
+            up, and sums to add up, of what is released alone; of persons.
 
     Example:
         >>> Table(epsilon=1.0, delta=1e-6).adjacency.sentence()
@@ -271,10 +273,13 @@ class Table:
     person: str | None = None
     unit: str | None = None
     clip: Clip | None = None
+    consistent: bool = False
 
     def _together(self) -> None:
         check_strength(self, 0.5)
         check_unit(self)
+        if self.consistent and self.person is None:
+            raise ValueError("consistent: expected a person whose rows are hidden, got none")
 
     @property
     def secret_unit(self) -> str:

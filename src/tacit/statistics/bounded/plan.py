@@ -170,7 +170,7 @@ def errors_from_sums(
     of simulated errors about each of several sums that the noisy ones may have come from, and 95%
     of the numbers of many such sums: the true ones are hidden, and among those that rows can have.
     """
-    exact = _exact_errors(added, noise, drawn)
+    exact = exact_errors(added, noise, drawn)
     known = added.query.additive_numbers.copy()
     if drawn is not None:
         known |= added.query.linear_numbers
@@ -196,7 +196,7 @@ def errors_from_sums(
     return added.query.bracket(widened, sums, drawn, noise.covariance, added.restore)
 
 
-def _exact_errors(added: Contributions, noise: SampledNoise, drawn: float | None) -> Array:
+def exact_errors(added: Contributions, noise: SampledNoise, drawn: float | None) -> Array:
     """Return standard deviations (d,) of the numbers that are linear in the sums.
 
     ``√(J Σ Jᵀ)_jj`` with J by differences from sums of zero, exact for what is linear; of a number

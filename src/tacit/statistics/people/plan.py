@@ -18,9 +18,11 @@ from tacit.statistics.bounded.plan import (
     ATTACKER,
     NOMINAL_ROWS,
     errors_from_sums,
+    exact_errors,
     nominal_rows,
 )
 from tacit.statistics.cost import frame_of
+from tacit.statistics.people.consistent import Consistency
 from tacit.statistics.people.contributors import Contributors
 from tacit.statistics.people.noise import LAPLACE, PeopleNoise, gaussian_noise, laplace_noise
 from tacit.statistics.people.quantiles import QuantileChooser
@@ -77,6 +79,7 @@ class PeoplePlan:
         search: finds it.
         chooser: of the quantiles among the numbers.
         errors: (d,) of the numbers of ``NOMINAL_ROWS`` rows spread over the bounds.
+        consistency: what of the numbers is made to add up; None for nothing.
     """
 
     added: Contributions = field(repr=False)
@@ -87,6 +90,7 @@ class PeoplePlan:
     search: RadiusSearch | None
     chooser: QuantileChooser | None
     errors: Array
+    consistency: Consistency | None = None
 
     @property
     def sampling(self) -> None:
@@ -119,11 +123,29 @@ class PeoplePlan:
         published = self.metric.restore(noise.release(totals, rng))
         numbers = self.added.query.round_whole(self.added.finish(published, None))
         errors = told_errors(self.added, noise, published)
+        if self.consistency is not None:
+            numbers, errors = self._mended(noise, published, numbers, errors)
         if self.chooser is not None:
             # what is chosen takes the places that no sum fills
             places = self.chooser.places
             numbers[places], errors[places] = self.chooser.draw(rng)
         return numbers, errors
+
+    def _mended(
+        self, noise: PeopleNoise, published: Array, numbers: Array, errors: Array
+    ) -> tuple[Array, Array]:
+        """Return the numbers and errors, those that shall add up as they do."""
+        assert self.consistency is not None, "something shall add up"
+        restored, numbers = self.added.restore(published), numbers.copy()
+        for table in self.consistency.tables:
+            if table.whole:
+                # counts as the noise left them, negative ones too
+                terms = self.added.query.terms
+                own = [terms.index(one) for one in table.terms]
+                numbers[list(table.places)] = restored[own]
+        spreads = exact_errors(self.added, noise, None)
+        widths = LAPLACE_95 if noise.law == LAPLACE else NORMAL_95
+        return self.consistency.mend(numbers, spreads, errors, widths)
 
     def clip_words(self) -> str | None:
         """Say how far the clip moves the numbers, for the holder alone; None where no sum is."""

@@ -27,6 +27,7 @@ from tacit.statistics.details import (
     check_guarantees,
     check_numbers,
 )
+from tacit.statistics.people.consistent import consistency_of_details
 from tacit.statistics.people.keys import KeySearch
 from tacit.statistics.people.noise import DISCRETE_SLACK
 from tacit.statistics.people.quantiles import ChoiceRanges
@@ -246,6 +247,8 @@ def recompute(release: Release[PeopleDetails]) -> str:
         # where all of it is spent, nothing is summed: no noise covers it
         left = left_of(left, details.quantile_share, pure=pure)
     left = left_of(left, details.share, pure=pure) if details.share else left
+    if details.promise.consistent and release.numbers is not None:
+        consistency_of_details(details).check(release.numbers.values)
     if not details.nothing_summed and not covers(details, left):
         raise ValueError("under its noise a person lies farther than the guarantee says")
     return ""

@@ -29,7 +29,8 @@ class PeopleQuestions(TableOfAll):
         if self.pool.unknown:
             raise ValueError("bounds: expected numbers through a session, got auto")
         promise = self.promise
-        self.declare(person=promise.person, unit=promise.secret_unit, clip=promise.clip)
+        asked = {"consistent": True} if promise.consistent else {}
+        self.declare(person=promise.person, unit=promise.secret_unit, clip=promise.clip, **asked)
 
     def certify(self, request: StatisticRequest, mu: float, turn: Turn) -> tuple[Any, Release[Any]]:
         """Return the plan of a query at μ, and the release but for what is drawn."""
