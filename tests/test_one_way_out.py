@@ -13,7 +13,7 @@ SOURCE = Path(tacit.__file__).parents[1]
 FILES = sorted({*SOURCE.glob("tacit*/**/*.py")} - {*SOURCE.glob("tacit_lab/studies/**/*.py")})
 # Sums with noise that are not released as they are, each with what they are.
 SUMS = {
-    "tacit/gradients/methods.py": "a step of heads that are only simulated",
+    "tacit/gradients/steps.py": "a step of heads that are only simulated",
     "tacit/design/information/search.py": "draws of an estimate",
     "tacit_check/data.py": "covariances",
     "tacit_lab/stackelberg/decoders.py": "covariances",

@@ -14,7 +14,8 @@ from rich.table import Table
 
 from tacit.accounting import PrivacyProfile, projected_plus_noise
 from tacit.adapters import HeadSteps, NoisyProjection, Schedule
-from tacit.gradients.methods import ClippedMethod, Normal
+from tacit.gradients.clipping import ClippedMethod
+from tacit.gradients.steps import Normal
 from tacit_lab.canary_game import CanaryGame, canary_game, play_linear_heads
 from tacit_lab.studies.adapters import whole
 from tacit_lab.studies.adapters.features import FeatureRecipe, Features, features

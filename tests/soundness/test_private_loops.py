@@ -1,6 +1,7 @@
 """What a loop of one's own adds is bounded, and what it draws is what its account is of."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ def one_record(model, inputs, method):
     private, _ = begun(model, data, batch=1, method=method)
     taken, targets = next(iter(private.loader))
     private.backward(losses(model, taken, targets))
-    total = torch.cat([one.flatten() for one in private._sums.values()])
+    total = torch.cat([one.flatten() for one in private._steps.sums.values()])
     private.close()
     return total
 
@@ -69,7 +70,7 @@ def test_a_half_precision_pass_adds_no_more_than_the_clip(clipping):
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = losses(model, inputs, targets)
     private.backward(found)
-    total = torch.cat([one.flatten() for one in private._sums.values()])
+    total = torch.cat([one.flatten() for one in private._steps.sums.values()])
     assert float(total.norm()) <= 0.5
     private.close()
 
@@ -114,8 +115,14 @@ def test_the_noise_that_is_drawn_has_the_deviation_of_the_account():
 def test_a_record_moves_sum_and_count_of_an_adaptive_clip_by_the_multiplier_together():
     """Both sums of a step, over the noise of each: a record more moves them by at most 1/s."""
     noise = 1.3
-    for seed, share in ((0, 0.02), (1, 0.5), (2, 0.9)):
-        method = AdaptiveDPSGD(clip=0.7, share=share)
+    for seed, share, clipping in (
+        (0, 0.02, "joint"), (1, 0.5, "joint"), (2, 0.9, "layers"), (3, 0.02, "layers"),
+    ):  # fmt: skip
+        method = AdaptiveDPSGD(clip=0.7, share=share, clipping=clipping)
+        clips = method.clips(["first", "second"])
+        if clipping == "layers":
+            # layers whose clips have moved apart: each has its own noise
+            clips = replace(clips, norms=(0.2, 5.0))
         source = torch.Generator().manual_seed(seed)
         # one record by itself, shorter than the clip, at it and longer, in two layers
         sizes = torch.tensor([0.0, 0.3, 0.7, 0.7000001, 5.0, 1e20], dtype=torch.float64)
@@ -123,13 +130,22 @@ def test_a_record_moves_sum_and_count_of_an_adaptive_clip_by_the_multiplier_toge
         second = torch.randn(len(sizes), 3, generator=source, dtype=torch.float64)
         length = (first.square().sum(1) + second.square().sum(1)).sqrt()
         first, second = first * (sizes / length)[:, None], second * (sizes / length)[:, None]
-        factors = method.factors({"first": first.square().sum(1), "second": second.square().sum(1)})
+        factors = clips.factors({"first": first.square().sum(1), "second": second.square().sum(1)})
         held = method.lowered(factors)
         moved = torch.cat(
-            [held["first"][:, None] * first, held["second"][:, None] * second], dim=1
-        ) / (noise * method.noise_scale)
-        counted = torch.stack([method.whole({"one": one}) for one in factors["first"].split(1)])
-        counted = counted / method.count_deviation(noise)
+            [
+                held[name][:, None] * one / clips.deviation(name, noise)
+                for name, one in (("first", first), ("second", second))
+            ],
+            dim=1,
+        )
+        counted = torch.stack(
+            [
+                clips.whole({name: one[place : place + 1] for name, one in factors.items()})
+                for place in range(len(sizes))
+            ]
+        )
+        counted = counted / clips.count_deviation(noise)
         apart = torch.cat([moved, counted], dim=1).norm(dim=1)
         assert float(apart.max()) <= 1.0 / noise
         # nothing of the budget is left over where a record is longer than the clip

@@ -1,5 +1,7 @@
 """A clip that follows the gradients: where it goes, and what goes on with it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from tacit.documents import dumps
 from tacit.gate import Policy, check_release
 from tacit.gradients import DPSGD, AdaptiveDPSGD
 from tacit.gradients.given import GivenNoise
+from tacit.training.loop_release import certified
 from tests.training.loops import begun, finish, network, trained
 
 
@@ -92,15 +95,53 @@ def test_batches_that_pass_in_parts_move_the_clip_alike():
 def test_a_clip_stays_a_number_whatever_the_gradients_are():
     method = AdaptiveDPSGD(clip=2.0, rate=50.0, quantile=0.5)
     for count, end in ((1e300, 2e-9), (-1e300, 2e9)):
-        moved = method
+        moved = method.clips(["first", "second"])
         for _ in range(10):
-            moved = moved.moved(count, 10.0).within(2.0)
-        assert moved.clip == pytest.approx(end)
+            moved = moved.moved([count], 10.0)
+        assert moved.whole_norm == pytest.approx(end)
 
 
-@pytest.mark.parametrize("wrong", [{"clipping": "layers"}, {"quantile": 1.0}, {"share": 0.0}])
+@pytest.mark.parametrize("wrong", [{"clipping": "automatic"}, {"quantile": 1.0}, {"share": 0.0}])
 def test_what_has_no_one_norm_is_refused(wrong):
     [name] = wrong
     with pytest.raises(ValueError, match=f"{name}: expected"):
         AdaptiveDPSGD(**wrong)
     assert DPSGD(clipping="layers").clipping == "layers"
+
+
+class Apart(nn.Module):
+    """Two weights of which the one has gradients a hundred times the other's."""
+
+    def __init__(self):
+        super().__init__()
+        self.small, self.large = nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)
+
+    def forward(self, inputs):
+        return self.small(inputs) + self.large(100.0 * inputs)
+
+
+def test_every_layer_has_a_clip_that_goes_to_its_own_quantile():
+    norms = torch.rand(300, generator=torch.Generator().manual_seed(0)) * 4 + 1
+    model = Apart()
+    method = AdaptiveDPSGD(clip=10.0, clipping="layers", rate=0.5)
+    private, optimizer = begun(
+        model, torch.utils.data.TensorDataset(norms[:, None]), rate=0.0, batch=300, epochs=40,
+        method=method, promise=GivenNoise(multiplier=1.0, delta=1e-5),
+    )  # fmt: skip
+    for _ in private.epochs:
+        for (inputs,) in private.loader:
+            private.backward(model(inputs).squeeze(1))
+            optimizer.step()
+    small, large = private.clips
+    release = private.release()
+    low, high = np.quantile(norms.numpy(), [0.35, 0.65])
+    assert low < small < high
+    assert 100 * low < large < 100 * high
+    assert release.details.last_clip == pytest.approx(np.hypot(small, large))
+    # the account is that of one clip that stays
+    fixed = certified_of(DPSGD(clipping="layers"), release)
+    assert release.guarantees == fixed
+
+
+def certified_of(method, release):
+    return certified(replace(release.details, method=method, last_clip=None))

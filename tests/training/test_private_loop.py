@@ -30,7 +30,7 @@ def test_a_step_is_the_clipped_sum_with_its_noise_over_the_records_expected():
     inputs, targets = next(iter(private.loader))
     private.backward(losses(model, inputs, targets))
     noise = [
-        private._randomness.normal(0, place)(tuple(one.shape))
+        private._steps._randomness.normal(0, place)(tuple(one.shape))
         for place, one in enumerate(model.parameters())
     ]
     optimizer.step()

@@ -29,12 +29,12 @@ from tacit.adapters.tasks import (
 )
 from tacit.adapters.workflow import AS_USUAL, prepare_adapter
 from tacit.attacks import OneRunAudit, audit_one_run, coins, random_tokens
-from tacit.gradients.methods import Method
+from tacit.gradients.steps import Method
 from tacit.guarantees import ApproximateDP
 from tacit.releases import Attack, Release, Table
 from tacit.runs.run import Run
 from tacit.text import number_down, number_up
-from tacit.training.contribution import share_of
+from tacit.training.retraining import share_of
 
 CONFIDENCE, AUDITED_DELTA = 0.95, 1e-5
 # Of a profile that is tested as a whole; more noise that is tried, and how finely.

@@ -18,7 +18,9 @@ from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
 from tacit._ground.values import Count, Within, value
 from tacit.attacks.membership.roc import truth_values
-from tacit.gradients.methods import ClippedMethod, Method, WithoutClipping
+from tacit.gradients.clipping import ClippedMethod
+from tacit.gradients.steps import Method
+from tacit.gradients.unclipped import WithoutClipping
 
 Labels = npt.NDArray[np.int64]
 # Entries of the largest array of a step of the groups that are trained together, and of A X of all

@@ -14,7 +14,7 @@ from tacit._ground.checks import RandomSource, integer
 from tacit._ground.random import released_normal
 from tacit._ground.reprs import shown
 from tacit.adapters.settings import AdaptedLayers
-from tacit.gradients.methods import Method
+from tacit.gradients.steps import Method
 
 # What peft calls the one adapter that is trained.
 DEFAULT = "default"

@@ -4,5 +4,5 @@ from tacit.gradients.methods import DPSGD as DPSGD
 from tacit.gradients.methods import DPLoRAFA as DPLoRAFA
 from tacit.gradients.methods import LoRAFA as LoRAFA
 from tacit.gradients.methods import NoisyProjection as NoisyProjection
-from tacit.gradients.methods import Schedule as Schedule
-from tacit.gradients.methods import WithoutClipping as WithoutClipping
+from tacit.gradients.steps import Schedule as Schedule
+from tacit.gradients.unclipped import WithoutClipping as WithoutClipping

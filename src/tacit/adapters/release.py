@@ -9,7 +9,9 @@ from typing import Any, get_args
 from tacit._ground.checks import in_interval, integer, non_negative
 from tacit._ground.reprs import short_repr, shown
 from tacit.gradients.certificates import certified_steps
-from tacit.gradients.methods import AnyMethod, LoRAFA, Schedule, WithoutClipping
+from tacit.gradients.methods import AnyMethod, LoRAFA
+from tacit.gradients.steps import Schedule
+from tacit.gradients.unclipped import WithoutClipping
 from tacit.guarantees import ApproximateDP
 from tacit.guarantees.adjacency import Adjacency
 from tacit.guarantees.base import Guarantee

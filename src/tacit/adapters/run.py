@@ -37,7 +37,7 @@ from tacit.runs.folder import STATE, RunFolder
 from tacit.runs.loop import STATE_FIELDS, Loop
 from tacit.runs.run import Run
 from tacit.training.charges import DIGESTS, Purse, ReservedEntry
-from tacit.training.contribution import mean_of, share_of
+from tacit.training.retraining import mean_of, share_of
 
 # Between two stored states, in seconds of training: a step may take that long.
 SECONDS_BETWEEN_STATES = 5.0

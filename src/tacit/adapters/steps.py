@@ -15,9 +15,11 @@ from tacit.adapters.layers import AdapterLayer, check_frozen, random_projection
 from tacit.adapters.settings import PoissonSteps
 from tacit.adapters.tasks import AdapterTask, Rows, select
 from tacit.gradients.batches import check_losses
+from tacit.gradients.clipping import ClippedMethod
 from tacit.gradients.hooks import LinearHooks
-from tacit.gradients.methods import ClippedMethod, Method, StepLayer, WithoutClipping
 from tacit.gradients.randomness import StepRandomness
+from tacit.gradients.steps import Method, StepLayer
+from tacit.gradients.unclipped import WithoutClipping
 from tacit.gradients.verification import check_gradients
 from tacit.runs.precision import computing_in
 

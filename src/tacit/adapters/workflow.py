@@ -36,7 +36,9 @@ from tacit.adapters.settings import (
 )
 from tacit.adapters.steps import AdapterMechanism, AdapterSteps
 from tacit.adapters.tasks import AdapterTask, Rows, check_records, records, task_of
-from tacit.gradients.methods import LoRAFA, Method, Schedule, WithoutClipping
+from tacit.gradients.methods import LoRAFA
+from tacit.gradients.steps import Method, Schedule
+from tacit.gradients.unclipped import WithoutClipping
 from tacit.guarantees.adjacency import Adjacency
 from tacit.releases import Release, Table
 from tacit.releases.promises import check_promise

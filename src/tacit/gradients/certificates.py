@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from tacit.accounting import PrivacyProfile
-from tacit.gradients.methods import Method, Schedule
+from tacit.gradients.steps import Method, Schedule
 from tacit.guarantees import ApproximateDP, SuccessBound
 
 

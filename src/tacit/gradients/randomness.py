@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tacit._ground.random import released_normal
-from tacit.gradients.methods import Normal
+from tacit.gradients.steps import Normal
 
 
 class StepRandomness:

@@ -8,7 +8,8 @@ from tacit._ground.checks import in_interval, integer
 from tacit._ground.reprs import short_repr
 from tacit.gradients.adaptive import AdaptiveDPSGD
 from tacit.gradients.certificates import certified_steps
-from tacit.gradients.methods import DPSGD, Schedule
+from tacit.gradients.methods import DPSGD
+from tacit.gradients.steps import Schedule
 from tacit.guarantees.adjacency import Adjacency
 from tacit.guarantees.base import Guarantee
 from tacit.releases import Kind, Release

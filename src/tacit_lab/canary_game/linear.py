@@ -28,7 +28,8 @@ from tacit._ground.checks import (
 from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
 from tacit.adapters.heads import HeadSteps
-from tacit.gradients.methods import ClippedMethod, Method
+from tacit.gradients.clipping import ClippedMethod
+from tacit.gradients.steps import Method
 
 # Entries of the largest array of the heads that are trained together.
 ENTRIES = 2**24

@@ -23,11 +23,11 @@ from tacit.runs.run import Run, check_run
 from tacit.text import number_down, number_up, share_nearest, share_up
 from tacit.training.account import Beside
 from tacit.training.bounded import bounded_probability
-from tacit.training.contribution import CONFIDENCE, TrainingRecipe, mean_of, share_of
 from tacit.training.indistinguishable import ONE_STEP, Indistinguishable
 from tacit.training.prepared import Measurements, PreparedTraining, attempt, prepare_training
 from tacit.training.references import References
 from tacit.training.release import GUESS, TrainedModel
+from tacit.training.retraining import CONFIDENCE, TrainingRecipe, mean_of, share_of
 from tacit.training.rounds import OneStep
 from tacit_lab.memorisation.canaries import MOST, Canaries, CanarySchedule, CanarySeed
 from tacit_lab.memorisation.exposure import (

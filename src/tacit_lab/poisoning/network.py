@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from tacit._ground.checks import integer
-from tacit.training.contribution import Factory
+from tacit.training.retraining import Factory
 from tacit_lab.poisoning.sources import LabelledImages, cross_entropy
 
 WIDTHS = (16, 32, 64)

@@ -22,7 +22,6 @@ from tacit.runs.run import Run, check_run
 from tacit.text import percent, percent_up
 from tacit.training.account import Beside
 from tacit.training.bounded import bounded_probability
-from tacit.training.contribution import CONFIDENCE, Factory, TrainingRecipe, share_of
 from tacit.training.indistinguishable import Indistinguishable
 from tacit.training.parameters import (
     check_model,
@@ -34,6 +33,7 @@ from tacit.training.parameters import (
 from tacit.training.prepared import Measurements, PreparedTraining, attempt, prepare_training
 from tacit.training.references import References
 from tacit.training.release import TrainedModel
+from tacit.training.retraining import CONFIDENCE, Factory, TrainingRecipe, share_of
 from tacit.training.rounds import NoiseOfRounds, OneStep
 from tacit_lab.poisoning.aggregation import ANGLE, robust_aggregate, robust_mean
 from tacit_lab.poisoning.sources import (

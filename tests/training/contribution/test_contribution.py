@@ -17,7 +17,8 @@ from tacit.training import (
     TrainingRecipe,
     prepare_contribution,
 )
-from tacit.training.contribution import EpochSchedule, best_threshold, mean_of
+from tacit.training.retraining import best_threshold, mean_of
+from tacit.training.sourced_examples import EpochSchedule
 
 SOURCES = ("Ada", "Bob", "Cem")
 

@@ -1,0 +1,72 @@
+"""What is asked of a training loop of one's own, and what follows from it before its first step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+from tacit._ground.checks import integer
+from tacit._ground.values import Count, Spelled, Within, value
+from tacit.guarantees.base import Guarantee
+from tacit.training.loop_release import PrivateTraining
+
+
+@value
+class LoopSettings:
+    """What is asked of a training loop beside its method, its promise and its length.
+
+    Args:
+        micro_batch: Records that pass through the model together, at most; a step is then several
+            batches, of which the optimizer moves with the last. All of a step when left out.
+        sampling_rate: Probability of each record in a step, declared without looking at the
+            records; the batch size over their number when left out, which is then public.
+        checkpoint: Folder that survives a crash: the same call goes on from it.
+        every: Steps between two stored states.
+        about: What makes the run what it is beside its settings, such as a digest of the data.
+        seed: Of coins and noise: it voids the guarantee.
+    """
+
+    micro_batch: Count | None = None
+    sampling_rate: Annotated[float, Within(0, 1, "(]")] | None = None
+    checkpoint: Annotated[Any, Spelled("FOLDER", str)] = None
+    every: Count = 100
+    about: Any = None
+    seed: int | None = None
+
+    def _together(self) -> None:
+        if self.seed is not None:
+            integer("seed", self.seed, minimum=0)
+
+
+AS_USUAL = LoopSettings()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LoopPlan:
+    """What a loop will do and is certified for, known before its first step.
+
+    Attributes:
+        guarantees: what it will be certified for, the headline first.
+        spends: what the ledger counts.
+        description: what is trained, for the ledger.
+        details: all that the certificate follows from.
+        parts: the model, the optimizer and the loader.
+        settings: as given.
+        expected: records expected in a step.
+        parameters: what is trained, by name.
+    """
+
+    guarantees: tuple[Guarantee, ...]
+    spends: tuple[Guarantee, ...]
+    description: str
+    details: PrivateTraining
+    parts: tuple[nn.Module, torch.optim.Optimizer, DataLoader[Any]] = field(repr=False)
+    settings: LoopSettings
+    epochs: int
+    expected: float
+    parameters: Mapping[str, nn.Parameter] = field(repr=False)

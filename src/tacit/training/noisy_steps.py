@@ -1,0 +1,115 @@
+"""What leaves a step of a loop: clipped sums over all processes, with their noise, once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from tacit.gradients.adaptive import AdaptiveDPSGD, Clips
+from tacit.gradients.methods import DPSGD
+from tacit.gradients.randomness import StepRandomness
+from tacit.gradients.steps import StepLayer
+from tacit.training.workers import Workers, shard_like
+
+
+class NoisySteps:
+    """Adds up what records give, clipped, and writes the noised sum into the gradients.
+
+    Args:
+        method: how they are clipped.
+        noise_multiplier: s.
+        parameters: what is trained, by name.
+        expected: q n, records expected in a step, a public number.
+        randomness: of the noise.
+        workers: the processes that share a step.
+
+    Attributes:
+        clips: of the next step, where they follow the gradients; None where they stay.
+    """
+
+    def __init__(
+        self,
+        method: DPSGD,
+        noise_multiplier: float,
+        parameters: Mapping[str, nn.Parameter],
+        *,
+        expected: float,
+        randomness: StepRandomness,
+        workers: Workers,
+    ) -> None:
+        self._method, self._noise, self._parameters = method, noise_multiplier, dict(parameters)
+        self._expected, self._randomness, self._workers = expected, randomness, workers
+        self.sums: dict[str, Tensor] = {}
+        self._whole: Tensor | None = None
+        self.clips: Clips | None = None
+        if isinstance(method, AdaptiveDPSGD):
+            self.clips = method.clips(list(parameters))
+
+    @property
+    def clip(self) -> float:
+        """The norm over all layers that the next step clips to."""
+        return self._method.clip if self.clips is None else self.clips.whole_norm
+
+    def add(
+        self,
+        squared_norms: Mapping[str, Tensor],
+        sums: Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]],
+        *,
+        counted: bool,
+    ) -> None:
+        """Add ``Σ c_i G_i`` of some records to the sum of the step.
+
+        Args:
+            squared_norms: (B,) ‖G_i‖² by name, no less than those of what ``sums`` adds.
+            sums: gives Σ_i c_i G_i of coefficients, by name.
+            counted: False where a record passed that stands for none.
+        """
+        held = self._method if self.clips is None else self.clips
+        whole = held.factors(squared_norms)
+        if counted and self.clips is not None:
+            found = self.clips.whole(whole)
+            self._whole = found if self._whole is None else self._whole + found
+        factors = self._method.lowered(whole)
+        if not counted:
+            factors = {name: torch.zeros_like(one) for name, one in factors.items()}
+        for name, total in sums(factors).items():
+            self.sums[name] = self.sums[name].add_(total) if name in self.sums else total
+
+    def write(self, step: int) -> None:
+        """Write ``(Σ c_i G_i + N) / (q n)`` into every gradient, on the grid of the noise."""
+        for place, (name, parameter) in enumerate(self._parameters.items()):
+            total = self.sums.pop(name, None)
+            if total is None:
+                # no record reached it, and its noise is there all the same
+                total = torch.zeros(parameter.shape, dtype=torch.float64, device=parameter.device)
+            noisy = self._noised(total, step, place, self._deviation(name))
+            # by the records that are expected, never by those that came
+            parameter.grad = shard_like(parameter, noisy / self._expected)
+        if self.clips is not None:
+            self.clips = self._moved(self.clips, step)
+
+    def _deviation(self, name: str) -> float:
+        if self.clips is None:
+            return self._noise * self._method.noise_scale
+        return self.clips.deviation(name, self._noise)
+
+    def _noised(self, total: Tensor, step: int, place: int, deviation: float) -> Tensor:
+        # the sum over all processes; the first adds the noise, once
+        total = self._workers.total(total.contiguous())
+        if self._workers.first:
+            layer = StepLayer(total, None, self._randomness.normal(step, place))
+            total = self._method.noised(total, layer, deviation)
+        return self._workers.from_first(total.contiguous())
+
+    def _moved(self, clips: Clips, step: int) -> Clips:
+        """Return the clips, moved by the counts of records that were left whole, with noise."""
+        counts, self._whole = self._whole, None
+        if counts is None:
+            device = next(iter(self._parameters.values())).device
+            counts = torch.zeros(len(clips.norms), dtype=torch.float64, device=device)
+        # a stream of its own: that behind the last parameter's
+        place, deviation = len(self._parameters), clips.count_deviation(self._noise)
+        noisy = self._noised(counts, step, place, deviation)
+        return clips.moved(noisy.tolist(), self._expected)

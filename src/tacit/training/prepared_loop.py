@@ -1,0 +1,205 @@
+"""A training loop of one's own, certified before its first step: prepare, reserve, draw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+from tacit._ground.checks import integer
+from tacit._ground.reprs import shown
+from tacit.gradients.batches import refuse_mixing
+from tacit.gradients.given import GivenNoise
+from tacit.gradients.methods import DPSGD
+from tacit.gradients.steps import Schedule
+from tacit.releases import Table
+from tacit.releases.prepared import Book
+from tacit.releases.promises import check_promise
+from tacit.training.loop_plan import AS_USUAL, LoopPlan, LoopSettings
+from tacit.training.loop_release import PrivateTraining, certified
+from tacit.training.private_loop import PrivateLoop
+from tacit.training.sampled_loader import check_loader
+from tacit.training.still import inner, trained_parameters
+from tacit.training.workers import Workers
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PreparedLoop(LoopPlan):
+    """A loop whose guarantees are known before its first step; nothing is spent or changed."""
+
+    def begin(
+        self, *, ledger: Book | None = None, secret: str | None = None, no_budget: bool = False
+    ) -> PrivateLoop:
+        """Reserve the cost of all steps and return the loop, whose steps draw.
+
+        Args:
+            ledger: what the loop spends from, a ``tacit.Ledger``; None for none.
+            secret: name of the records there.
+            no_budget: train though the secret has no budget and others have one.
+
+        Raises:
+            ValueError: a ledger without a secret, a checkpoint of another run, or a refusal.
+        """
+        return PrivateLoop(self, ledger=ledger, secret=secret, no_budget=no_budget)
+
+
+def prepare_private(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    loader: DataLoader[Any],
+    method: DPSGD,
+    promise: Table | GivenNoise,
+    *,
+    epochs: int,
+    settings: LoopSettings = AS_USUAL,
+) -> PreparedLoop:
+    """Certify a training loop of one's own before its first step.
+
+    Every step draws each record with probability q = batch/n by a coin of its own, clips what it
+    adds to C, adds ``N(0, s²C²)`` to the sum and hands it to the optimizer, whatever that is. What
+    is published, the trained parameters, is (ε, δ)-differentially private for all steps together.
+
+    Args:
+        model: in which no example's outputs depend on another's; trained in place.
+        optimizer: of ``torch.optim``, or any that reads ``.grad``; what it has is trained.
+        loader: a ``DataLoader`` with the batch size that a step expects.
+        method: ``DPSGD(clip=…)``, or ``AdaptiveDPSGD(clip=…)``, whose clip follows the gradients.
+        promise: ``Table(epsilon=…, delta=…)``, δ below 1/n to mean something; or ``GivenNoise``.
+        epochs: passes over the loader; an epoch is n/batch steps, rounded up.
+        settings: how many records pass together, where the loop is kept.
+
+    Raises:
+        ValueError: an argument is outside its range, or the model mixes examples.
+
+    Example:
+        >>> from tacit.gradients import DPSGD
+        >>> model = nn.Linear(3, 2)
+        >>> data = torch.utils.data.TensorDataset(torch.randn(40, 3), torch.randint(2, (40,)))
+        >>> prepared = prepare_private(
+        ...     model, torch.optim.SGD(model.parameters(), lr=0.1), DataLoader(data, batch_size=8),
+        ...     DPSGD(clip=1.0), Table(epsilon=2.0, delta=1e-3), epochs=1,
+        ... )
+        >>> prepared.details.schedule.steps, prepared.guarantees[1].epsilon <= 2.0
+        (5, True)
+
+    Source: Abadi et al. (2016), Algorithm 1.
+    """
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"model: expected a torch.nn.Module, got {type(model).__name__}")
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise ValueError(f"optimizer: expected one of torch.optim, got {type(optimizer).__name__}")
+    if not isinstance(method, DPSGD):
+        raise ValueError(f"method: expected DPSGD(clip=…), got {shown(method)}")
+    check_promise(promise, Table, GivenNoise)
+    if isinstance(promise, Table) and (
+        promise.epsilon is None or promise.bounds is not None or promise.levels is not None
+    ):
+        raise ValueError(f"promise: expected Table(epsilon=…, delta=…), got {shown(promise)}")
+    if isinstance(promise, Table) and promise.person is not None:
+        raise ValueError(
+            "promise: expected one about records, got one about people; give every person one "
+            "record of the loader"
+        )
+    passes = integer("epochs", epochs, minimum=1)
+    count, batch = check_loader(loader)
+    workers = Workers()
+    # each process passes a batch of its own
+    batch *= workers.size
+    if batch > count and settings.sampling_rate is None:
+        raise ValueError(
+            f"loader: expected a batch of at most the {count} records there are, got {batch}"
+        )
+    refuse_mixing(inner(model))
+    parameters = trained_parameters(inner(model), optimizer)
+    share = batch / count if settings.sampling_rate is None else settings.sampling_rate
+    each = -(-count // batch) if settings.sampling_rate is None else round(1.0 / share + 0.499999)
+    schedule = Schedule(
+        sampling_rate=share,
+        steps=passes * each,
+        dims=tuple(int(one.shape[-1]) if one.ndim else 1 for one in parameters.values()),
+        adjacency=promise.adjacency,
+    )
+    if isinstance(promise, GivenNoise):
+        noise, delta = promise.multiplier, promise.delta
+    else:
+        if promise.delta is None:
+            raise ValueError("promise: expected a delta beside epsilon, for the noise is Gaussian")
+        assert promise.epsilon is not None
+        delta = promise.delta
+        noise = method.noise_multiplier(promise.epsilon, delta, schedule)
+    details = PrivateTraining(
+        method=method,
+        schedule=schedule,
+        noise_multiplier=noise,
+        delta=delta,
+        parameters=tuple(parameters),
+        records=count if settings.sampling_rate is None else None,
+    )
+    guarantees = certified(details)
+    return PreparedLoop(
+        guarantees=guarantees,
+        spends=guarantees[-1:],
+        description=f"{type(inner(model)).__name__} by {method.name}, {schedule.steps} steps",
+        details=details,
+        parts=(model, optimizer, loader),
+        settings=settings,
+        epochs=passes,
+        expected=float(batch),
+        parameters=parameters,
+    )
+
+
+def make_private(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    loader: DataLoader[Any],
+    method: DPSGD,
+    promise: Table | GivenNoise,
+    *,
+    ledger: Book | None = None,
+    secret: str | None = None,
+    **options: Any,
+) -> PrivateLoop:
+    """Make a training loop of one's own private: prepare and reserve at once.
+
+    Args:
+        model: as `prepare_private` takes it.
+        optimizer: as `prepare_private` takes it; it stays the one that is stepped.
+        loader: as `prepare_private` takes it; ``private.loader`` stands in its place.
+        method: as `prepare_private` takes it.
+        promise: as `prepare_private` takes it.
+        ledger: what the loop spends from, a ``tacit.Ledger``.
+        secret: name of the records there.
+        options: ``epochs`` and ``settings`` of `prepare_private`, ``no_budget`` of
+            `PreparedLoop.begin`.
+
+    Returns:
+        The loop: ``loader``, ``backward(losses)``, ``release()``.
+
+    Raises:
+        ValueError: as `prepare_private`, or a refusal of the ledger, before anything is drawn.
+
+    Example:
+        >>> from tacit.gradients import DPSGD
+        >>> model = nn.Linear(3, 2)
+        >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        >>> data = torch.utils.data.TensorDataset(torch.randn(40, 3), torch.randint(2, (40,)))
+        >>> private = make_private(
+        ...     model, optimizer, DataLoader(data, batch_size=8), DPSGD(clip=1.0),
+        ...     Table(epsilon=2.0, delta=1e-3), epochs=1,
+        ... )
+        >>> for inputs, targets in private.loader:
+        ...     losses = nn.functional.cross_entropy(model(inputs), targets, reduction="none")
+        ...     private.backward(losses)
+        ...     optimizer.step()
+        >>> private.release().details.taken
+        5
+
+    Source: Abadi et al. (2016), Algorithm 1.
+    """
+    no_budget = options.pop("no_budget", False)
+    prepared = prepare_private(model, optimizer, loader, method, promise, **options)
+    return prepared.begin(ledger=ledger, secret=secret, no_budget=no_budget)
