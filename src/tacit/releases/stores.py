@@ -10,6 +10,8 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import shutil
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -38,13 +40,10 @@ from tacit.releases.vectors import (
 
 # of what is certified, in the metadata of safetensors and Parquet
 KEY = "tacit"
-# what pyarrow adds to the metadata of Parquet
-SCHEMA = "ARROW:schema"
 ENVELOPE = Envelope("tacit.store", 1)
 # in the place of a digest until the rows are written, and as long
 UNKNOWN = "0" * 64
 BESIDE = "it holds {} tensors, columns or entries of metadata beside the rows that it certifies"
-# pyarrow's own errors are of these kinds, one of what it has not implemented among them
 UNREADABLE = (
     OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError,
     NotImplementedError,
@@ -220,7 +219,7 @@ def write_rows(
             np.lib.format.write_array_header_1_0(stream, header)
             digest = _copied(stream.write, rows, layout)
         else:
-            digest = _to_parquet(stream, rows, layout, certificate)
+            digest = _to_parquet(stream, path.parent, rows, layout, certificate)
     if suffix == ".npy":
         text = dumps(certificate(digest), indent=2, ascii_only=True)
         write_text_atomic(argument, side_file(path), text + "\n")
@@ -378,11 +377,11 @@ def _from_npy(path: Path) -> RowStore:
 
 
 def _from_parquet(path: Path) -> RowStore:
-    from pyarrow import parquet
+    from tacit._ground.parquet import SCHEMA, ParquetFile
 
-    with parquet.ParquetFile(path) as file:
-        metadata = {name.decode(): text for name, text in (file.metadata.metadata or {}).items()}
-        others = [*file.schema_arrow.names, *(set(metadata) - {KEY, SCHEMA})]
+    with ParquetFile(path) as file:
+        metadata = file.metadata
+        others = [*file.names, *(set(metadata) - {KEY, SCHEMA})]
     return _opened(
         loads(metadata[KEY]), lambda name: open_parquet("release", path, name, ""), others
     )
@@ -445,27 +444,22 @@ def _header(layout: Layout, content: Mapping[str, Any], parts: Mapping[str, Arra
 
 def _to_parquet(
     stream: BinaryIO,
+    beside: Path,
     rows: Iterable[Vectors],
     layout: Layout,
     certificate: Callable[[str], dict[str, Any]],
 ) -> str:
-    import pyarrow
-    from pyarrow import parquet
+    from tacit._ground.parquet import write_parquet
 
-    width, entry = layout.shape[1], pyarrow.from_numpy_dtype(layout.dtype)
-    # one code a row is a plain column
-    kind = entry if width == 1 else pyarrow.list_(entry, width)
-    schema = pyarrow.schema([pyarrow.field(layout.tensor, kind, nullable=False)])
-    with parquet.ParquetWriter(stream, schema) as writer:
-
-        def write(content: bytes) -> None:
-            values = pyarrow.array(np.frombuffer(content, layout.dtype), entry)
-            if width > 1:
-                values = pyarrow.FixedSizeListArray.from_arrays(values, width)
-            writer.write_table(pyarrow.Table.from_arrays([values], schema=schema))
-
-        digest = _copied(write, rows, layout)
-        writer.add_key_value_metadata({KEY: dumps(certificate(digest))})
+    # the digest stands with the rows, and is known when all of them are there
+    with tempfile.TemporaryDirectory(dir=beside, prefix=".") as folder:
+        plain, packed = Path(folder, "rows"), Path(folder, "rows.parquet")
+        with plain.open("wb") as file:
+            digest = _copied(file.write, rows, layout)
+        held = np.memmap(plain, layout.dtype, "r", shape=layout.shape)
+        write_parquet(packed, layout.tensor, held, KEY, dumps(certificate(digest)))
+        with packed.open("rb") as file:
+            shutil.copyfileobj(file, stream)
     return digest
 
 

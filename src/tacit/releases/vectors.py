@@ -5,14 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
+
+from tacit._ground.arrow import absent, numbers, stored
+
+if TYPE_CHECKING:
+    from tacit._ground.parquet import ParquetFile
 
 Vectors = npt.NDArray[Any]
 
@@ -24,6 +29,12 @@ SAFETENSORS = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "bfloat16",
     "U8": "u1", "U16": "<u2", "U32": "<u4",
 }  # fmt: skip
+# DuckDB's names of types of numbers and of codes
+FLOATING = ("FLOAT", "DOUBLE")
+WHOLE = (
+    "TINYINT", "SMALLINT", "INTEGER", "BIGINT",
+    "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
+)  # fmt: skip
 SUFFIXES = (".safetensors", ".npy", ".parquet")
 
 
@@ -111,11 +122,23 @@ class StoredRows:
 
 @dataclass(frozen=True)
 class ParquetRows:
-    """A column of lists of one length, or columns of numbers, of a Parquet file."""
+    """A column of lists of one length, or columns of numbers, of a Parquet file.
+
+    Attributes:
+        name: argument that named the file.
+        path: the file.
+        columns: their names.
+        listed: whether a row is a list in one column, whose length no header may tell.
+        count: n.
+        width: d.
+        metadata: what stands in the file beside them.
+        whole: whether every row is read, whatever it holds.
+    """
 
     name: str
     path: Path
     columns: tuple[str, ...]
+    listed: bool
     count: int
     width: int
     metadata: dict[str, str]
@@ -128,50 +151,45 @@ class ParquetRows:
         """
         return replace(self, width=width if self.listed else self.width, whole=True)
 
-    @property
-    def listed(self) -> bool:
-        """Whether a row is a list in one column, whose length no header may tell."""
-        from pyarrow import parquet, types
-
-        with parquet.ParquetFile(self.path) as file:
-            kind = file.schema_arrow.field(self.columns[0]).type
-            return bool(types.is_list(kind) or types.is_large_list(kind))
-
     def blocks(self) -> Iterator[Vectors]:
         """Yield blocks (k, d) in order."""
-        step = max(1, ENTRIES_TOGETHER // max(1, self.width))
-        from pyarrow import parquet
+        from tacit._ground.parquet import ParquetFile
 
-        with parquet.ParquetFile(self.path) as file:
+        with ParquetFile(self.path) as file:
+            columns = [file.column(name) for name in self.columns]
+            if self.listed:
+                yield from self._lists(file, columns[0])
+                return
             start = 0
-            for batch in file.iter_batches(batch_size=step, columns=list(self.columns)):
-                yield self._numbers(batch, start)
-                start += batch.num_rows
+            for batch in file.batches(", ".join(columns)):
+                self._refuse_missing(batch, start)
+                yield np.stack([numbers(column) for column in batch], axis=1)
+                start += len(batch[0])
 
-    def _numbers(self, batch: Any, start: int) -> Vectors:
-        columns = [batch.column(name) for name in self.columns]
-        if self.whole and hasattr(columns[0], "flatten"):
-            return _rows_of_lists(columns[0], self.width)
-        if any(column.null_count for column in columns) and not self.whole:
+    def _lists(self, file: ParquetFile, column: str) -> Iterator[Vectors]:
+        # number by number: rows as wide as these would fill the memory in one batch of lists
+        entries = f"unnest(list_resize(coalesce({column}, []), {self.width}))"
+        parts, filled, done = [np.empty(0)][:0], 0, 0
+        for entry, length in file.batches(f"{entries}, len({column})"):
+            row = (done + filled) // self.width
+            self._refuse_missing([length], row)
+            if not self.whole and ((stored(length) != self.width).any() or absent(entry).any()):
+                raise ValueError(
+                    f"{self.name}: expected {self.width} numbers in every row, got others from row "
+                    f"{row} on"
+                )
+            parts.append(numbers(entry))
+            filled += len(entry)
+            if filled >= ENTRIES_TOGETHER or done + filled == self.count * self.width:
+                flat = np.concatenate(parts)
+                rows = len(flat) // self.width
+                yield flat[: rows * self.width].reshape(rows, self.width)
+                parts, filled = [flat[rows * self.width :]], len(flat) - rows * self.width
+                done += rows * self.width
+
+    def _refuse_missing(self, columns: Sequence[Any], start: int) -> None:
+        if not self.whole and any(absent(column).any() for column in columns):
             raise ValueError(f"{self.name}: expected no missing rows, got one from row {start} on")
-        if not hasattr(columns[0], "flatten"):
-            return np.stack([column.to_numpy(zero_copy_only=False) for column in columns], axis=1)
-        flat = columns[0].flatten()
-        if flat.null_count or len(flat) != len(batch) * self.width:
-            raise ValueError(
-                f"{self.name}: expected {self.width} numbers in every row, got others from row "
-                f"{start} on"
-            )
-        return np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(len(batch), self.width)
-
-
-def _rows_of_lists(column: Any, width: int) -> Vectors:
-    """Return lists of any lengths as rows (k, d), NaN where an entry or a list is missing."""
-    rows = np.full((len(column), width), np.nan)
-    for place, held in enumerate(column.to_pylist()):
-        entries = [np.nan if entry is None else entry for entry in (held or ())[:width]]
-        rows[place, : len(entries)] = entries
-    return rows
 
 
 def sha256_of(blocks: Iterable[Vectors]) -> str:
@@ -297,44 +315,36 @@ def open_npy(name: str, path: Path) -> StoredRows:
 
 def open_parquet(name: str, path: Path, column: str | None, wanted: str) -> ParquetRows:
     """Return a column of lists, or columns of numbers, of the kind ``"f"``, ``"ui"`` or any."""
-    import pyarrow as arrow
-    from pyarrow import parquet
+    from tacit._ground.parquet import ParquetError, ParquetFile
 
     try:
-        with parquet.ParquetFile(path) as file:
-            schema, count = file.schema_arrow, file.metadata.num_rows
-            metadata = {
-                key.decode(): value.decode()
-                for key, value in (file.metadata.metadata or {}).items()
-                if key != b"ARROW:schema"
-            }
-            lists = [field.name for field in schema if arrow.types.is_nested(field.type)]
-            chosen = [column] if column is not None else lists or schema.names
-            if column is not None and column not in schema.names:
-                raise ValueError(f"--column: expected one of {', '.join(schema.names)}")
+        with ParquetFile(path) as file:
+            kinds = file.sql_types()
+            lists = [each for each, kind in kinds.items() if kind.endswith("]")]
+            chosen = [column] if column is not None else lists or list(kinds)
+            if column is not None and column not in kinds:
+                raise ValueError(f"--column: expected one of {', '.join(kinds)}")
             if len(lists) > 1 and column is None:
                 raise ValueError(f"--column: expected one of {', '.join(lists)}, got none")
-            kinds = [schema.field(field).type for field in chosen]
-            nested = arrow.types.is_nested(kinds[0])
-            entry = kinds[0].value_type if nested else kinds[0]
-            tests = {"f": arrow.types.is_floating, "ui": arrow.types.is_integer}
-            if wanted and not all(
-                tests[wanted](kind.value_type if nested else kind) for kind in kinds
-            ):
-                raise ValueError(
-                    f"{name}: expected {'numbers' if wanted == 'f' else 'codes'}, got {entry} in "
-                    f"column {chosen[0]}"
-                )
+            nested = kinds[chosen[0]].endswith("]")
+            tests = {"f": FLOATING, "ui": WHOLE}
+            for each in chosen if wanted else ():
+                kind = kinds[each].partition("[")[0]
+                if kind not in tests[wanted]:
+                    raise ValueError(
+                        f"{name}: expected {'numbers' if wanted == 'f' else 'codes'}, got "
+                        f"{kind} in column {each}"
+                    )
             width = len(chosen)
-            if nested:
+            if nested and file.count:
                 # no header tells the length of a list: the first row does
-                head = next(file.iter_batches(batch_size=1, columns=chosen), None)
-                width = 0 if head is None else max(1, len(head.column(0).flatten()))
-    except OSError as error:
-        raise ValueError(f"{name}: cannot read {path} ({error})") from None
-    except arrow.ArrowException as error:
-        raise ValueError(f"{name}: {path} is not a Parquet file ({error})") from None
-    return ParquetRows(name, path, tuple(chosen), *_sized(name, count, width), metadata)
+                (head,) = next(file.batches(f"len({file.column(chosen[0])})"))
+                width = max(1, int(np.nan_to_num(numbers(head)[0])))
+            return ParquetRows(
+                name, path, tuple(chosen), nested, *_sized(name, file.count, width), file.metadata
+            )
+    except ParquetError:
+        raise ValueError(f"{name}: {path} is not a Parquet file") from None
 
 
 def _sized(name: str, count: int, width: int) -> tuple[int, int]:

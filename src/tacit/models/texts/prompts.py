@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import itertools
 import json
 import os
 import re
@@ -103,7 +104,7 @@ def read_prompts(
     content = read_bytes(name, given)
     rows: Iterable[tuple[str, Any]]
     if kind == "parquet":
-        rows = _parquet(content, column, name)
+        rows = _parquet(given, column, name)
     else:
         whole = _unpacked(content, given, name) if packed else content
         text = _decoded(whole, name, every=every)
@@ -270,15 +271,14 @@ def _csv(
         csv.field_size_limit(limit)
 
 
-def _parquet(content: bytes, column: str | None, name: str) -> Iterator[tuple[str, Any]]:
-    import pyarrow
-    from pyarrow import parquet
+def _parquet(path: str, column: str | None, name: str) -> Iterator[tuple[str, Any]]:
+    from tacit._ground.parquet import ParquetError, ParquetFile
 
     try:
-        table = parquet.ParquetFile(io.BytesIO(content))
-        key = _chosen(table.schema_arrow.names, column, name, "schema")
-        cells = table.read(columns=[key]).column(0).to_pylist()
-    except pyarrow.ArrowException:
+        with ParquetFile(path) as file:
+            key = _chosen(file.names, column, name, "schema")
+            found = [held.to_pylist() for (held,) in file.batches(file.column(key))]
+    except ParquetError:
         raise ValueError(f"{name}: expected a Parquet file that can be read, got another") from None
-    for number, cell in enumerate(cells, 1):
+    for number, cell in enumerate(itertools.chain.from_iterable(found), 1):
         yield f"row {number}, column {key!r}", cell

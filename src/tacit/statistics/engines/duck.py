@@ -91,6 +91,8 @@ class DuckDB:
             held = f"frame_{name}"
             self.connection.register(held, source)
             return self._described(name, self.dialect.named(held), person)
+        from tacit._ground.parquet import literal_path
+
         path = str(Path(source).expanduser())
         head = _head(path, name)
         for magic, kind in FOREIGN.items():
@@ -98,7 +100,7 @@ class DuckDB:
                 raise ValueError(
                     f"table: expected CSV, Parquet, JSON or a file of DuckDB for {name}, got {kind}"
                 )
-        quoted = self.dialect.quoted(_literal_path(path))
+        quoted = self.dialect.quoted(literal_path(path))
         if head.startswith(PARQUET):
             return self._described(name, f"read_parquet({quoted}, {OF_THE_FILE})", person)
         if head[8:12] == DATABASE:
@@ -131,6 +133,7 @@ class DuckDB:
         return TableThere(name, call.format(f"{{{listed}}}"), held, person)
 
     def _csv(self, name: str, path: str, head: bytes, person: str | None) -> TableThere:
+        from tacit._ground.parquet import literal_path
         from tacit.statistics.tables.csv_text import BLANK_LINE, delimiter_of, fields_of
         from tacit.statistics.tables.table import plain_text
 
@@ -150,7 +153,7 @@ class DuckDB:
             raise ValueError(f"table: expected a header of names in {name}, got another")
         check_names(name, names)
         call = (
-            f"read_csv({self.dialect.quoted(_literal_path(path))}, auto_detect = false, "
+            f"read_csv({self.dialect.quoted(literal_path(path))}, auto_detect = false, "
             f"header = true, skip = {skipped}, delim = {self.dialect.quoted(delimiter)}, "
             "quote = '\"', escape = '\"', strict_mode = true, null_padding = false, "
             f"nullstr = '', max_line_size = {LARGEST_LINE}, "
@@ -165,11 +168,6 @@ def _names_of(frame: Any) -> list[str]:
     if names is None:
         names = getattr(frame, "columns", ())
     return [one for one in names if isinstance(one, str)]
-
-
-def _literal_path(path: str) -> str:
-    """Return a path of which no character stands for several files."""
-    return "".join(f"[{one}]" if one in "*?[" else one for one in path)
 
 
 def _head(path: str, name: str) -> bytes:
