@@ -41,12 +41,15 @@ def significant(value: float, digits: int = 3) -> str:
 
 def significant_up(value: float, digits: int = 3) -> str:
     """Return a bound with so many significant digits, rounded up."""
+    return significant(_up(value, digits), digits)
+
+
+def _up(value: float, digits: int) -> float:
     if value <= 0 or not math.isfinite(value):
-        return significant(value, digits)
+        return value
     # of the shortest decimal of the float, so that 0.1 stays 0.1
-    exact = Decimal(repr(value))
-    step = Decimal(1).scaleb(exact.adjusted() - digits + 1)
-    return significant(float(exact.quantize(step, rounding=ROUND_CEILING)), digits)
+    exact = Decimal(repr(float(value)))
+    return float(exact.quantize(_quantum(exact, digits), rounding=ROUND_CEILING))
 
 
 def beside(value: float, spread: float) -> str:
@@ -59,6 +62,34 @@ def beside(value: float, spread: float) -> str:
         return significant(value, CUT)
     # adding zero leaves no minus before zero
     return f"{round(value, places) + 0.0:,.{max(places, 0)}f}".replace("-", "−")
+
+
+def whole_beside(value: float, half: float) -> str:
+    """Return ``value`` as an interval of half-width ``half`` leaves it: whole where both are.
+
+    Example:
+        >>> whole_beside(786.0, 1.0), whole_beside(786.25, 1.0)
+        ('786', '786.2')
+    """
+    if float(value).is_integer() and float(half).is_integer() and abs(value) < LARGE:
+        return f"{value:,.0f}".replace("-", "−")
+    # of the half-width as it is written: 41.0 ± 1.0
+    return beside(value, _up(half, 2))
+
+
+def half_width(half: float) -> str:
+    """Return a half-width in two digits, rounded up: whole where it is."""
+    return f"{half:,.0f}" if half < PLAIN_TO and half.is_integer() else significant_up(half, 2)
+
+
+def in_nats(number: str) -> str:
+    """Return a written number with its unit.
+
+    Example:
+        >>> in_nats("1"), in_nats("0.5")
+        ('1 nat', '0.5 nats')
+    """
+    return f"{number} {'nat' if number == '1' else 'nats'}"
 
 
 def superscript(number: int) -> str:

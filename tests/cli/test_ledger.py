@@ -72,7 +72,7 @@ def test_an_unknown_secret_is_refused_with_names(path: Path, tacit: Tacit, comma
 def test_kinds_of_budget_are_added_and_dropped(path: Path, tacit: Tacit) -> None:
     command = ("ledger", "budget", "--ledger", path, "--secret", "customers")
     both = tacit(*command, "--epsilon", "1", "--delta", "1e-6", "--orders", "8,16", "--mu", "0.5")
-    assert "1 nats and ε = 1, δ = 1e-06 (orders 8, 16) and μ = 0.5" in both.out
+    assert "1 nat and ε = 1, δ = 1e-06 (orders 8, 16) and μ = 0.5" in both.out
     assert tacit(*command, "--drop", "mi_budget, mu").code == 0
     assert Ledger(path).budget("customers") == Budget(epsilon=1.0, delta=1e-6, orders=(8.0, 16.0))
     refused(tacit(*command, "--drop", "mu"), "drop: expected a budget that has mu")
@@ -83,7 +83,7 @@ def test_kinds_of_budget_are_added_and_dropped(path: Path, tacit: Tacit) -> None
     refused(tacit(*command, "--epsilon", "1", "--orders", "4"), "orders: expected the orders fixed")
     shown = tacit("ledger", "show", "--ledger", path)
     assert shown.out.count("  budget ") == 3
-    assert "1 nats → 1 nats and ε = 1" in shown.out
+    assert "1 nat → 1 nat and ε = 1" in shown.out
 
 
 def test_a_new_name_beside_a_near_one_is_said(path: Path, tacit: Tacit) -> None:

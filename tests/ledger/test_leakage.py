@@ -56,7 +56,7 @@ def test_a_factor_alone_counts_against_information_and_nothing_else_against_a_fa
         ledger.reserve("nats", factor(2), "ln 4 is more than 1")
     ledger.set_budget("factor", leakage=1.0)
     for guarantee in (nats(0.1), pair(0.1, 0.0)):
-        with pytest.raises(IncomparableGuaranteeError, match="budget of 1 nats of maximal leakage"):
+        with pytest.raises(IncomparableGuaranteeError, match="budget of 1 nat of maximal leakage"):
             ledger.reserve("factor", guarantee, "says nothing for every prior")
     with pytest.raises(ValueError, match="at most one statement that counts as 'maximal-leakage'"):
         ledger.reserve("factor", [factor(2), factor(3)], "two factors of one release")

@@ -19,7 +19,7 @@ from tacit.releases.showing import HALF
 from tacit.report import render_certificate, render_report, write_certificate
 from tacit.statistics import Query
 from tacit.statistics.page import noise_figure
-from tacit.text import beside
+from tacit.text import whole_beside
 from tacit_lab.comparison import compare
 from tacit_lab.comparison.page import render_comparison
 from tests.accessible import unbracketed
@@ -97,7 +97,7 @@ def test_a_certificate_has_nothing_that_was_measured(release: Release[Any]) -> N
     for word in ("beef", "likelihood ratio", "strongest attack", 'most_exposed": 1'):
         assert word not in page
     for number in release.numbers or ():
-        assert beside(number.value, number.error) in text
+        assert whole_beside(number.value, number.half_width()) in text
     if release.kind == "statistic-table":
         # the size of the table as a number of its own, not digits of a noisy one
         assert not re.search(r"(?<![\d.,])61(?![\d.,])", text)

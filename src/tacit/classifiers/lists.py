@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tacit.conversions import success_from_information
 from tacit.guarantees import InformationBound
-from tacit.text import share_up, significant_up
+from tacit.text import in_nats, share_up, significant_up
 
 
 def together(guarantee: InformationBound, count: int) -> InformationBound:
@@ -35,6 +35,6 @@ def of_a_list(guarantee: InformationBound, prior: float, count: int) -> tuple[st
     named = min(1.0, float(success_from_information(nats, prior)))
     return (
         f"not hidden: what the other rows add. All {count:,} rows tell at most "
-        f"{significant_up(nats)} nats about all {count:,} inputs together, and who sees them all "
-        f"names the input of any one at most {share_up(named)} of the time",
+        f"{in_nats(significant_up(nats))} about all {count:,} inputs together, and who sees "
+        f"them all names the input of any one at most {share_up(named)} of the time",
     )

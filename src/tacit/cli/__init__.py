@@ -15,18 +15,13 @@ from tacit import __version__
 from tacit.cli.console import harmless
 from tacit.cli.hooks import CONTEXT, Commands
 from tacit.cli.output import ARGUMENTS
+from tacit.cli.refusals import parser_sentence
 from tacit.statistics.user_code import QueryError, QueryWarning
 
 # UsageError's base: what every wrong flag, value or file raises, whichever parser typer brings
 PARSER_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 
 REFUSED, QUERY_FAILED, INTERRUPTED, CLOSED = 2, 3, 130, 141
-
-# Flags of differential privacy, on commands whose promise is another one.
-ELSEWHERE = {
-    ("classifier", flag): "its promise is about the input: --success or --mi-budget bound it"
-    for flag in ("--epsilon", "--delta", "--mu", "--rho")
-}
 
 app = typer.Typer(
     name="tacit",
@@ -71,7 +66,7 @@ def run(arguments: list[str]) -> int:
             code = app(arguments, prog_name="tacit", standalone_mode=False)
         sys.stdout.flush()
     except PARSER_ERROR as error:
-        return _refuse(_parser_sentence(error, arguments))
+        return _refuse(parser_sentence(error, arguments))
     except QueryError as error:
         told = f" ({error.detail})" if "--show-values" in arguments and error.detail else ""
         return _refuse(f"{error}{told}", QUERY_FAILED)
@@ -129,52 +124,6 @@ def _discard_output() -> None:
     except (OSError, ValueError):
         # a stream that has no file has nothing pending
         return
-
-
-def _parser_sentence(error: Exception, arguments: list[str]) -> str:
-    unknown = getattr(error, "option_name", None)
-    elsewhere = ELSEWHERE.get((arguments[0], str(unknown))) if arguments else None
-    if elsewhere is not None:
-        return f"{arguments[0]} has no {unknown}; {elsewhere}"
-    if type(error).__name__ == "MissingParameter":
-        param: Any = getattr(error, "param", None)
-        name = (
-            param.opts[0]
-            if param.param_type_name == "option"
-            else (param.metavar or param.name.upper()).rstrip(".")
-        )
-        return f"{name}: expected a value, got none; --help says what it is"
-    context: Any = getattr(error, "ctx", None)
-    if _said(error).startswith("No such command") and hasattr(context.command, "list_commands"):
-        # of NumPy's floor: only where something is refused
-        from tacit._ground.checks import did_you_mean
-
-        names = context.command.list_commands(context)
-        got = _said(error).partition("'")[2].partition("'")[0]
-        near = did_you_mean(got, names) or _elsewhere(context, got)
-        return f"COMMAND: expected one of {', '.join(names)}, got {got!r}{near}"
-    # the message alone does not name the flag; format_message does, in every parser typer brings
-    sentence = _said(error)
-    for flag in getattr(getattr(error, "param", None), "opts", ()):
-        if flag in arguments[:-1]:
-            return f"{sentence}, got {arguments[arguments.index(flag) + 1]!r}"
-    return sentence
-
-
-def _elsewhere(context: Any, word: str) -> str:
-    """Return the end of a sentence that names the commands called so in any group, or nothing."""
-    root = context.find_root()
-    found = []
-    for name in root.command.list_commands(root):
-        group = root.command.get_command(root, name)
-        if hasattr(group, "list_commands") and word in group.list_commands(root):
-            found.append(f"'tacit {name} {word}'")
-    return f"; did you mean {' or '.join(found)}?" if found else ""
-
-
-def _said(error: Exception) -> str:
-    """Return what a parser says of what it refuses."""
-    return str(getattr(error, "format_message", error.__str__)())
 
 
 def _refuse(sentence: str, code: int = REFUSED) -> int:

@@ -16,7 +16,15 @@ from tacit.guarantees.leakage import factor_words
 from tacit.releases.contradiction import refuted
 from tacit.releases.loading import Read, read_checked
 from tacit.releases.verification import HOLDS, NOTHING, REMOVED, verify_stated
-from tacit.text import number_up, percent, share_nearest, share_up, significant, significant_up
+from tacit.text import (
+    in_nats,
+    number_up,
+    percent,
+    share_nearest,
+    share_up,
+    significant,
+    significant_up,
+)
 
 MEASURES = {"min_agreement": "agreement", "max_kl": "kl"}
 Found = tuple[GateCheck, Guarantee | None]
@@ -95,7 +103,7 @@ def _check_factor(name: str) -> Callable[[Judged, Policy, float], Found]:
         shown = (
             f"factor {factor_words(held)}"
             if name == "max_factor"
-            else f"maximal leakage {significant_up(found, 4)} nats"
+            else f"maximal leakage {in_nats(significant_up(found, 4))}"
         )
         sentence = (
             f"{shown} {_sign(holds)} {limit} on any attacker's chance, {_times(policy.releases)} "
@@ -172,7 +180,7 @@ def _check_information(judged: Judged, policy: Policy, allowed: float) -> Found:
     found, guarantee = held
     holds = found <= allowed
     sentence = (
-        f"information {significant_up(found, 4)} nats {_sign(holds)} {allowed:g} nats "
+        f"information {in_nats(significant_up(found, 4))} {_sign(holds)} {allowed:g} nats "
         f"({_times(policy.releases)}; {how_known(guarantee)})"
     )
     return _checked("max_information", found, allowed, holds, sentence), guarantee

@@ -15,7 +15,7 @@ from tacit.conversions import epsilon_from_renyi, success_from_dp, success_from_
 from tacit.divergences import NamedKind, check_named_kind, shift_divergence
 from tacit.guarantees.base import Guarantee, items, text, texts
 from tacit.guarantees.information import SuccessBound, law_of_pair
-from tacit.text import number_up
+from tacit.text import in_nats, number_up
 
 # In the words of a sentence.
 DIVERGENCE_NAMES = {
@@ -190,7 +190,7 @@ class RenyiDP(Guarantee):
             )
         # three points say what a curve is like; all of them are in the file
         points = ", ".join(
-            f"{number_up(epsilon)} nats at order {order:g}" for order, epsilon in known[:3]
+            f"{in_nats(number_up(epsilon))} at order {order:g}" for order, epsilon in known[:3]
         )
         more = f" (and bounded at {len(known) - 3} more)" if len(known) > 3 else ""
         return (

@@ -12,7 +12,7 @@ from tacit._ground.numbers import rounded_down
 from tacit._ground.reprs import shown
 from tacit.conversions import success_from_information
 from tacit.guarantees.base import Guarantee, text
-from tacit.text import number_down, number_up, share_nearest, share_up
+from tacit.text import in_nats, number_down, number_up, share_nearest, share_up
 
 # In the place of a law that only the assumptions say.
 UNSTATED_LAW = "its distribution, as assumed"
@@ -152,7 +152,7 @@ class InformationBound(Guarantee):
 
     def _statement(self) -> str:
         return (
-            f"The release tells at most {number_up(self.nats)} nats about {self.secret}, "
+            f"The release tells at most {in_nats(number_up(self.nats))} about {self.secret}, "
             "whatever is computed from it"
         )
 
@@ -211,9 +211,9 @@ class ResidualPrivacy(Guarantee):
 
     def _statement(self) -> str:
         return (
-            f"Of an intrinsic privacy of {number_down(self.intrinsic)} nats relative to "
-            f"{self.reference}, the release takes at most {number_up(self.leaked)} nats and leaves "
-            f"at least {number_down(self.residual)} nats"
+            f"Of an intrinsic privacy of {in_nats(number_down(self.intrinsic))} relative to "
+            f"{self.reference}, the release takes at most {in_nats(number_up(self.leaked))} and "
+            f"leaves at least {in_nats(number_down(self.residual))}"
         )
 
 

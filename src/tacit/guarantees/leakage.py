@@ -12,7 +12,7 @@ from tacit._ground.checks import as_float, in_interval, integer, non_negative
 from tacit._ground.numbers import exp_up, log_up, rounded_up
 from tacit.guarantees.base import Guarantee, items, text
 from tacit.guarantees.information import InformationBound, SuccessBound
-from tacit.text import number_up, share_up
+from tacit.text import in_nats, number_up, share_up
 
 # How far a factor and its logarithm may stand apart by rounding, here or on another machine.
 ROUNDING = 1e-12
@@ -201,8 +201,9 @@ class MaximalLeakage(Guarantee):
         seen = "one release" if self.releases == 1 else f"{self.releases} releases"
         return (
             f"Seeing {seen} multiplies any attacker's chance of guessing anything about "
-            f"{self.secret} right by at most {factor_words(self)} ({number_up(self.nats)} nats), "
-            "for every prior and all side information but the coins of the release"
+            f"{self.secret} right by at most {factor_words(self)} "
+            f"({in_nats(number_up(self.nats))}), for every prior and all side "
+            "information but the coins of the release"
         )
 
 

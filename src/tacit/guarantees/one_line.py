@@ -15,7 +15,7 @@ from tacit.guarantees.differential import (
 )
 from tacit.guarantees.information import InformationBound, ResidualPrivacy, SuccessBound
 from tacit.guarantees.leakage import MaximalLeakage, factor_words
-from tacit.text import number_up, share_up
+from tacit.text import in_nats, number_up, share_up
 
 MOST_WORDS = 15
 # δ at which a Rényi curve is told.
@@ -94,12 +94,12 @@ def one_line(guarantee: Guarantee) -> OneLine:
     if isinstance(guarantee, InformationBound):
         told_of = "the most that this tells about"
         return _fitting(
-            f"{number_up(guarantee.nats)} nats",
+            in_nats(number_up(guarantee.nats)),
             f"{told_of} {guarantee.secret}",
             f"{told_of} what is hidden",
         )
     if isinstance(guarantee, ResidualPrivacy):
-        return OneLine(f"{number_up(guarantee.leaked)} nats", "the most that this tells")
+        return OneLine(in_nats(number_up(guarantee.leaked)), "the most that this tells")
     if isinstance(guarantee, Indistinguishability):
         return _apart(guarantee)
     return OneLine("A limit", "what it says stands below")

@@ -19,6 +19,7 @@ from tacit.guarantees import (
     MaximalLeakage,
     RenyiDP,
 )
+from tacit.text import in_nats
 
 INFORMATION = "information"
 APPROXIMATE_DP = "approximate-dp"
@@ -64,7 +65,7 @@ class Charge:
     def __str__(self) -> str:
         """Return the cost in words."""
         if self.notion == INFORMATION:
-            return f"{shown(self.nats)} nats"
+            return in_nats(shown(self.nats))
         if self.notion == APPROXIMATE_DP:
             return f"ε = {shown(self.epsilon)}, δ = {shown(self.delta)}"
         if self.notion == RENYI_DP:
@@ -72,7 +73,7 @@ class Charge:
         if self.notion == GAUSSIAN_DP:
             return f"μ = {shown(self.mu)}"
         if self.notion == MAXIMAL_LEAKAGE:
-            return f"{shown(self.leakage)} nats of maximal leakage"
+            return f"{in_nats(shown(self.leakage))} of maximal leakage"
         return "everything (reproducible)" if self.notion == VOID else "nothing that adds up"
 
 
@@ -113,7 +114,7 @@ class Budget:
 
     def __str__(self) -> str:
         """Return the budget in words."""
-        parts = [] if self.nats is None else [f"{shown(self.nats, ROUND_FLOOR)} nats"]
+        parts = [] if self.nats is None else [in_nats(shown(self.nats, ROUND_FLOOR))]
         if self.epsilon is not None and self.delta is not None:
             epsilon, delta = shown(self.epsilon, ROUND_FLOOR), shown(self.delta, ROUND_FLOOR)
             at = "" if self.orders is None else f" (orders {_listed(self.orders)})"
@@ -121,7 +122,7 @@ class Budget:
         if self.mu is not None:
             parts.append(f"μ = {shown(self.mu, ROUND_FLOOR)}")
         if self.leakage is not None:
-            parts.append(f"{shown(self.leakage, ROUND_FLOOR)} nats of maximal leakage")
+            parts.append(f"{in_nats(shown(self.leakage, ROUND_FLOOR))} of maximal leakage")
         return " and ".join(parts)
 
     def to_dict(self) -> dict[str, Any]:

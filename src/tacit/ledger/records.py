@@ -8,6 +8,7 @@ from typing import Any
 
 from tacit.guarantees import Guarantee
 from tacit.ledger.notions import Budget, Charge, Spending, shown
+from tacit.text import in_nats
 
 RESERVED, DRAWN, COMMITTED, CANCELLED = "reserved", "drawn", "committed", "cancelled"
 
@@ -136,12 +137,12 @@ def suggestion(near: Sequence[str], others: Sequence[str]) -> str:
 def _spent(budget: Budget, spent: Spending) -> str:
     if spent.void:
         return "everything (a reproducible release is recorded)"
-    parts = [] if budget.nats is None else [f"{shown(spent.nats)} nats"]
+    parts = [] if budget.nats is None else [in_nats(shown(spent.nats))]
     if budget.epsilon is not None:
         pairs = [f"ε = {shown(e)}, δ = {shown(d)}" for e, d in spent.approximate.values()]
         parts += pairs or (["a Rényi curve"] if spent.renyi else ["ε = 0"])
     if budget.mu is not None:
         parts += [f"μ = {shown(mu)}" for mu in spent.gaussian.values()] or ["μ = 0"]
     if budget.leakage is not None:
-        parts.append(f"{shown(spent.leakage)} nats of maximal leakage")
+        parts.append(f"{in_nats(shown(spent.leakage))} of maximal leakage")
     return " and ".join(parts)

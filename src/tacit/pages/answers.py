@@ -20,7 +20,7 @@ from tacit.guarantees.leakage import factor_words
 from tacit.guarantees.one_line import TOLD_DELTA, question
 from tacit.releases import Release
 from tacit.releases.kinds import kind_named
-from tacit.text import number_up, share_nearest, share_up
+from tacit.text import in_nats, number_up, share_nearest, share_up
 
 # Fields of a release that are no setting of the workflow, in the words of a reader.
 FIELDS = {
@@ -70,8 +70,9 @@ def found_out(release: Release[Any]) -> str:
         )
     if isinstance(told, InformationBound):
         return (
-            f"This tells at most {number_up(told.nats)} nats about {told.secret}. Whoever could "
-            "hardly guess that before can hardly guess it after, by as much as this number says."
+            f"This tells at most {in_nats(number_up(told.nats))} about {told.secret}. Whoever "
+            "could hardly guess that before can hardly guess it after, by as much as this "
+            "number says."
         )
     return "Nobody has worked that out of this promise. Read the limits below, which are proven."
 

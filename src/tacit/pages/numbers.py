@@ -13,7 +13,7 @@ from tacit.pages.rendering import breakable
 from tacit.releases.numbers import Number, Numbers
 from tacit.releases.showing import number_words, said_once
 from tacit.releases.strength import epsilon_of
-from tacit.text import beside, number_up, share_nearest, share_up
+from tacit.text import in_nats, number_up, share_nearest, share_up, whole_beside
 
 NUMBERS_PER_LINE = 2
 # Numbers that a page shows at most; its JSON has all of them.
@@ -60,7 +60,7 @@ def numbers_table(numbers: Numbers, shown: int) -> Markup:
 
 def _row(number: Number, *, sampled: bool) -> list[Text]:
     """Return a number with its intervals, as many digits as the noise leaves."""
-    value = Markup("<b>{}</b>").format(beside(number.value, number.error))
+    value = Markup("<b>{}</b>").format(whole_beside(number.value, number.half_width()))
     noise = _ends(number, sampling=False) if number.error else "exact"
     cells: list[Text] = [breakable(number.name), value, noise]
     if sampled:
@@ -72,7 +72,7 @@ def _row(number: Number, *, sampled: bool) -> list[Text]:
 def _ends(number: Number, *, sampling: bool) -> str:
     low, high = number.interval(sampling=sampling)
     spread = number.half_width(sampling=sampling)
-    return f"{beside(low, spread)} to {beside(high, spread)}"
+    return f"{whole_beside(low, spread)} to {whole_beside(high, spread)}"
 
 
 def strength_words(guarantees: Sequence[Guarantee]) -> str:
@@ -93,7 +93,7 @@ def strength_words(guarantees: Sequence[Guarantee]) -> str:
     if stated is not None and private is None:
         parts.append(f"ε = {number_up(stated.epsilon)} at δ = {number_up(stated.delta)}")
     if told is not None:
-        parts.append(f"information ≤ {number_up(told.nats)} nats")
+        parts.append(f"information ≤ {in_nats(number_up(told.nats))}")
     held = next((held for held in guarantees if held.confidence is not None), None)
     if held is not None:
         parts.append(f"with confidence {held.confidence:g}")

@@ -12,6 +12,7 @@ from tacit.releases import Attack, Release
 from tacit.releases.contradiction import refuted, standing
 from tacit.releases.numbers import INTERVAL_CONFIDENCE
 from tacit.text import (
+    in_nats,
     number_up,
     percent,
     percent_up,
@@ -186,7 +187,7 @@ def use_words(release: Release[Any], name: str) -> str:
 
 def information_words(release: Release[Any]) -> str | None:
     """Return the bound on the information, rounded up."""
-    return None if release.information is None else f"{number_up(release.information)} nats"
+    return None if release.information is None else in_nats(number_up(release.information))
 
 
 def _made(release: Release[Any]) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from tacit._ground.checks import choice
 from tacit.releases.numbers import Number, Numbers
-from tacit.text import beside, significant_up
+from tacit.text import beside, half_width, whole_beside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -145,7 +145,8 @@ def said_once(words: Sequence[str]) -> str:
 def number_words(number: Number) -> str:
     """Return the value of a number with its 95% half-widths: of the noise, and with sampling."""
     if number.error:
-        words = f"{beside(number.value, number.error)} {_interval_words(number)}"
+        value = whole_beside(number.value, number.half_width())
+        words = f"{value} {_interval_words(number)}"
     else:
         # what has no noise and is whole, such as how many keys were found, has no decimals
         exact = float(number.value)
@@ -161,8 +162,8 @@ def _interval_words(number: Number, *, sampling: bool = False) -> str:
     half = number.half_width(sampling=sampling)
     low, high = number.interval(sampling=sampling)
     if low > number.value - half or high < number.value + half:
-        return f"[{beside(low, half)}, {beside(high, half)}]"
-    return f"± {significant_up(half, 2)}"
+        return f"[{whole_beside(low, half)}, {whole_beside(high, half)}]"
+    return f"± {half_width(half)}"
 
 
 def _cut(text: str, longest: int) -> str:

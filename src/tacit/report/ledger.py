@@ -15,6 +15,7 @@ import tacit
 from tacit.ledger import Budget, Entry, Ledger, Spending
 from tacit.ledger.notions import shown
 from tacit.pages import Section, joined, paragraph, rendered, table
+from tacit.text import in_nats
 
 By = Literal["secret", "month"]
 # Releases that a page lists; a table lists them all.
@@ -232,9 +233,11 @@ def spending_words(spent: Spending) -> str:
     """Return the totals in one line."""
     if spent.void:
         return f"everything: {_count(spent.void, 'reproducible release')} recorded"
-    parts = [f"{shown(spent.nats)} nats"] if spent.nats or not spent.releases else []
+    if not spent.releases:
+        return "nothing yet"
+    parts = [in_nats(shown(spent.nats))] if spent.nats else []
     if spent.leakage:
-        parts.append(f"{shown(spent.leakage)} nats of maximal leakage")
+        parts.append(f"{in_nats(shown(spent.leakage))} of maximal leakage")
     for adjacency, (epsilon, delta) in spent.approximate.items():
         parts.append(f"ε = {shown(epsilon)}, δ = {shown(delta)} ({adjacency})")
     parts += [f"μ = {shown(mu)} ({adjacency})" for adjacency, mu in spent.gaussian.items()]

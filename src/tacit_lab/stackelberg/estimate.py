@@ -10,7 +10,7 @@ from typing import Any
 from tacit._ground.checks import Array
 from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
-from tacit.text import number_down, number_up, share_down
+from tacit.text import in_nats, number_down, number_up, share_down
 from tacit_lab.stackelberg.checks import Check
 from tacit_lab.stackelberg.noise import StackelbergNoise
 
@@ -91,7 +91,7 @@ class StackelbergEstimate:
         ceiling = min(self.checks, key=lambda check: check.upper)
         if ceiling.upper <= self.mi_budget:
             return (
-                f"{budget} is not refuted, and at most {number_up(ceiling.upper)} nats leak "
+                f"{budget} is not refuted, and at most {in_nats(number_up(ceiling.upper))} leak "
                 f"({ceiling.name}, {sure})"
             )
         limit = f" and at most {number_up(ceiling.upper)}" if math.isfinite(ceiling.upper) else ""

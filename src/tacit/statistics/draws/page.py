@@ -14,7 +14,7 @@ from tacit.pages import drawing as draw
 from tacit.releases.release import Release
 from tacit.statistics import page
 from tacit.statistics.draws.release import DrawDetails
-from tacit.text import number_up, percent, share_nearest, share_up
+from tacit.text import in_nats, number_up, percent, share_nearest, share_up
 
 # Directions that a figure shows; up to so many each is a point with a rim.
 MOST_POINTS, FEW_POINTS = 90, 40
@@ -55,8 +55,8 @@ def _where_noise_goes(release: Release[DrawDetails]) -> Section:
     else:
         words = (
             f"No noise is added. Over the {candidates} the outputs have an entropy of at most "
-            f"{number_up(release.information or 0.0)} nats, and nobody learns more than that "
-            f"from seeing one: it is within the budget of {number_up(details.budget)} nats."
+            f"{in_nats(number_up(release.information or 0.0))}, and nobody learns more than that "
+            f"from seeing one: it is within the budget of {in_nats(number_up(details.budget))}."
         )
     return Section(title, paragraph(words))
 
@@ -99,7 +99,7 @@ def _how_it_follows(release: Release[DrawDetails]) -> Section:
     )
     always = "always" if told.confidence is None else f"with probability {told.confidence:g}"
     rows = [
-        ("budget asked for", f"{number_up(details.budget)} nats"),
+        ("budget asked for", in_nats(number_up(details.budget))),
         ("certified", f"{nats} nats, {always}"),
     ]
     if details.gaussian_information is not None and details.noise_saved is not None:

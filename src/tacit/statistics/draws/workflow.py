@@ -25,7 +25,7 @@ from tacit.statistics.errors import two_digits_up
 from tacit.statistics.prepared import PreparedNumbers, ReleaseWords, StatisticRequest, template
 from tacit.statistics.promises import Keeping
 from tacit.statistics.simulation import simulate
-from tacit.text import percent, significant, significant_up
+from tacit.text import in_nats, percent, significant, significant_up
 
 # Above this many outputs the shape of the log-det optimum is kept and only its size is chosen.
 MOST_TURNED_OUTPUTS = 64
@@ -214,8 +214,9 @@ def _remarks(details: DrawDetails, names: Sequence[str], outputs: Array) -> list
     if details.gaussian_information is not None and details.noise_saved is not None:
         lines.append(
             f"certified by the exact posterior, with probability {design.confidence:g}; the "
-            f"Gaussian bound of this noise is {significant_up(details.gaussian_information)} nats, "
-            f"and {percent(details.noise_saved)} of the noise it asks for is saved"
+            "Gaussian bound of this noise is "
+            f"{in_nats(significant_up(details.gaussian_information))}, and "
+            f"{percent(details.noise_saved)} of the noise it asks for is saved"
         )
     moves = (outputs != outputs[0]).any(axis=0)
     still = [name for name, moved in zip(names, moves, strict=True) if not moved]

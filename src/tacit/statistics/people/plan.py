@@ -162,8 +162,8 @@ class PeoplePlan:
         worst = int(np.argmax(np.where(errors > 0.0, moved, -1.0) / np.maximum(errors, 1e-300)))
         name = self.added.query.names[worst]
         return (
-            f"the clip moves {name}, of all numbers the most, by {moved[worst]:.3g}; its noise has "
-            f"a deviation of {errors[worst]:.3g}"
+            f"clipping moved {name} the most, by {moved[worst]:.3g}; the noise on it has "
+            f"a standard deviation of {errors[worst]:.3g}"
         )
 
     def attack(self, trials: int, source: np.random.Generator) -> MembershipAttack | None:

@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from tacit._ground.checks import did_you_mean
 from tacit._ground.reprs import shown
 from tacit.statistics.queries.counts import (
     Count,
@@ -260,7 +261,7 @@ def _part(piece: str, text: str, target: str | None) -> Statistic:
     if name == "quantiles":
         return Quantiles(_numbers(rest)) if rest else Quantiles()
     if name not in WRITTEN:
-        raise _unknown_query(text)
+        raise _unknown_query(text, name)
     if not rest:
         raise ValueError(f"query: {name} needs a column, as in {name}:NAME, got none")
     if name == "two-way":
@@ -281,10 +282,13 @@ def _word(text: str) -> str:
     return SYNONYMS.get(word, word)
 
 
-def _unknown_query(text: str) -> ValueError:
-    known = ", ".join(WRITTEN.values())
+def _unknown_query(text: str, word: str) -> ValueError:
+    known, first = ", ".join(WRITTEN.values()), word.partition(" ")[0]
+    near = did_you_mean(word, WRITTEN)
+    if word != first and first in WRITTEN:
+        near = f"; did you mean {first!r}? Its columns are chosen beside the query (--columns)"
     return ValueError(
-        f"query: expected one of {known} (joined by '+'), or module:function, got {text!r}"
+        f"query: expected one of {known} (joined by '+'), or module:function, got {text!r}{near}"
     )
 
 
@@ -326,13 +330,14 @@ def _is_import(query: str) -> bool:
 def _import_query(query: str) -> RowFunction:
     module_name, _, attribute = query.partition(":")
     if not all(part.isidentifier() for part in f"{module_name}.{attribute}".split(".")):
-        raise _unknown_query(query)
+        raise _unknown_query(query, _word(module_name))
     try:
         found: Any = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{module_name}.".startswith(f"{missing}."):
-            raise ValueError(f"{_unknown_query(query)}; there is no module {missing!r}") from None
+            unknown = _unknown_query(query, _word(module_name))
+            raise ValueError(f"{unknown}; there is no module {missing!r}") from None
         raise query_error(query, error, " while its module was imported") from error
     for part in attribute.split("."):
         if not hasattr(found, part):

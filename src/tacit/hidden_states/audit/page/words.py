@@ -11,7 +11,7 @@ from tacit.hidden_states.audit.points import Point
 from tacit.hidden_states.audit.release import Audit
 from tacit.measured import Interval
 from tacit.releases import Release
-from tacit.text import number_up, percent, share_up, significant
+from tacit.text import in_nats, number_up, percent, share_up, significant
 
 READ = {
     "raw": "read as it comes",
@@ -80,7 +80,7 @@ def _factor(leakage: MaximalLeakage) -> str:
         told = f"{leakage.releases} codes per prompt, ever, together multiply"
     return (
         f"{told} any attacker’s chance of guessing anything about the prompt right by at most "
-        f"{factor_words(leakage)} ({number_up(leakage.nats)} nats)"
+        f"{factor_words(leakage)} ({in_nats(number_up(leakage.nats))})"
     )
 
 
