@@ -1,12 +1,13 @@
 """Search by residual codes beside FAISS on five sets of real vectors, and the speed of both.
 
-    python -m benchmarks.residual_codes --data FOLDER [--sets news words] [--stages 2 4] [--speed]
+    python -m benchmarks.residual_codes --data FOLDER [--sets digits images] [--stages 2 8]
 
 FOLDER holds ``ag_news_train_part.csv.gz``, ``mnist.npz``, ``cifar10.npz`` and ``text/*.txt.gz``.
 Every method is fitted on the same public vectors; ten nearest of held-out queries are looked for
 among decoded vectors of a store that nothing was fitted on. Bits are those that a code can tell:
-ours after small cells were removed, the peers' the next larger number that they can be given.
-Prints one JSON object.
+ours after small cells were removed, the peers' the next larger number that they can be given;
+RaBitQ's two floats of every vector are beside them. A shortlist is how many of the store hold .95
+of the ten nearest. Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -34,8 +35,10 @@ from tacit.hidden_states import (
 )
 
 NEIGHBOURS, BEAM, CODEWORDS = 10, 4, 256
-# rounds of OPQ, which takes minutes with its own 50
-OPQ_ROUNDS = 12
+# rounds of OPQ and of LSQ, which take minutes with their own 50 and 25
+OPQ_ROUNDS, LSQ_ROUNDS = 12, 4
+# what RaBitQ keeps of a vector beside its signs: two floats
+RABITQ_BITS = 64
 # directions in which noise is added; the best of them counts
 NOISED = (16, 32, 64, 128)
 
@@ -44,7 +47,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", required=True)
     parser.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))
-    parser.add_argument("--stages", nargs="*", type=int, default=[4, 2])
+    parser.add_argument("--stages", nargs="*", type=int, default=[2, 4, 8])
     parser.add_argument("--speed", action="store_true", help="time 10⁵ rows of 768 numbers too")
     parser.add_argument("--threads", type=int, default=1)
     given = parser.parse_args()
@@ -63,35 +66,38 @@ def main() -> None:
 
 
 def searched(rows: VectorSet, stages: int) -> dict[str, Any]:
-    """Return the recall of every method at the bits that residual codes of some stages keep."""
+    """Return how every method searches at the bits that residual codes of some stages keep."""
     how = ResidualFit(stages=stages, size=CODEWORDS, beam=BEAM)
     start = time.process_time()
     book = ResidualCodebook.fit(rows.public, how, rng=0, progress=False)
     fitted = time.process_time() - start
     bits = math.ceil(book.kept_bits)
     near = rows.nearest(NEIGHBOURS)
-    ours = recall(rows, near, book.decode(book.encode(rows.store)).numpy())
-    start = time.process_time()
-    peers = {name: recall(rows, near, decoded) for name, decoded in decodings(rows, bits, stages)}
     product = ProductCodebook.fit(
         padded(rows.public, stages), ProductFit(parts=stages), rng=0, progress=False
     )
-    codes = product.encode(padded(rows.store, stages))
-    peers["our product code"] = recall(
-        rows, near, product.decode(codes).numpy()[:, : rows.store.shape[1]]
-    )
-    signs = signed(rows, bits)
-    peers["signs, rotated"] = share(near, signs)
-    peers["Gaussian noise"] = max(recall(*noised(rows, bits, width)) for width in NOISED)
+    wide = product.decode(product.encode(padded(rows.store, stages))).numpy()
+    decoded = {
+        "residual": book.decode(book.encode(rows.store)).numpy(),
+        "our product code": wide[:, : rows.store.shape[1]],
+        **dict(decodings(rows, bits, stages)),
+    }
+    places = {name: ranks(near, distances(rows.queries, held)) for name, held in decoded.items()}
+    places["signs, ITQ"] = ranks(near, signed(rows, bits))
+    places["RaBitQ"] = ranks(near, rabitq(rows, bits))
+    noise = [ranks(near, noised(rows, bits, width)) for width in NOISED]
+    places["Gaussian noise"] = max(noise, key=recall)
+    found = {name: [recall(held), shortlist(held)] for name, held in places.items()}
     return {
         "asked": f"{stages} × {CODEWORDS}",
         "kept": list(book.sizes),
         "bits": round(book.kept_bits, 2),
         "bits of the peers": bits,
+        "bits of RaBitQ": min(bits, rows.public.shape[1]) + RABITQ_BITS,
         "bits of our product code": round(product.kept_bits, 2),
         "fit, CPU s": round(fitted, 1),
-        "recall at 10": {"residual": ours, **peers},
-        "ratio to FAISS RQ": round(ours / peers["FAISS RQ"], 3),
+        "recall at 10, shortlist for .95": found,
+        "ratio to FAISS RQ": round(found["residual"][0] / found["FAISS RQ"][0], 3),
     }
 
 
@@ -106,6 +112,10 @@ def decodings(rows: VectorSet, bits: int, stages: int) -> Iterator[tuple[str, An
     residual.max_beam_size = BEAM
     residual.train(rows.public)
     yield "FAISS RQ", residual.decode(residual.compute_codes(rows.store))
+    searched = faiss.LocalSearchQuantizer(width, stages, -(-bits // stages))
+    searched.train_iters = LSQ_ROUNDS
+    searched.train(rows.public)
+    yield "FAISS LSQ", searched.decode(searched.compute_codes(rows.store))
     parts = -(-bits // 8)
     wide = padded(rows.public, parts)
     product = faiss.ProductQuantizer(wide.shape[1], parts, 8)
@@ -127,22 +137,34 @@ def padded(rows: Any, parts: int) -> Any:
 
 
 def signed(rows: VectorSet, bits: int) -> Any:
-    """Return the ten best of the store by signs of rotated principal directions, queries exact."""
+    """Return distances to the store by signs of rotated principal directions, queries exact."""
     turned = faiss.ITQTransform(rows.public.shape[1], min(bits, rows.public.shape[1]), True)
     turned.train(rows.public)
-    scores = turned.apply(rows.queries) @ np.sign(turned.apply(rows.store)).T
-    return np.argsort(-scores, axis=1)[:, :NEIGHBOURS]
+    return -turned.apply(rows.queries) @ np.sign(turned.apply(rows.store)).T
 
 
-def noised(rows: VectorSet, bits: int, width: int) -> tuple[VectorSet, Any, Any]:
-    """Return vectors on the unit sphere of the principal directions, noised to leak b bits."""
+def rabitq(rows: VectorSet, bits: int) -> Any:
+    """Return distances to the store as RaBitQ estimates them from signs and two floats."""
+    width = min(bits, rows.public.shape[1])
+    turned = faiss.PCAMatrix(rows.public.shape[1], width, 0.0, True)
+    index = faiss.IndexPreTransform(turned, faiss.IndexRaBitQ(width))
+    index.train(rows.public)
+    index.add(rows.store)
+    apart, order = index.search(rows.queries, len(rows.store))
+    found = np.empty_like(apart)
+    np.put_along_axis(found, order, apart, axis=1)
+    return found
+
+
+def noised(rows: VectorSet, bits: int, width: int) -> Any:
+    """Return distances on the unit sphere of the principal directions, noised to leak b bits."""
     mean = rows.public.mean(0)
     kept = np.linalg.svd(rows.public[:5000] - mean, full_matrices=False)[2][:width]
-    parts = [(part - mean) @ kept.T for part in (rows.public, rows.store, rows.queries)]
-    sphere = VectorSet(*(part / np.linalg.norm(part, axis=1, keepdims=True) for part in parts))
+    parts = [(part - mean) @ kept.T for part in (rows.store, rows.queries)]
+    store, queries = (part / np.linalg.norm(part, axis=1, keepdims=True) for part in parts)
     deviation = sphere_deviation(bits * math.log(2), len(kept))
-    noise = deviation * np.random.default_rng(0).normal(size=sphere.store.shape)
-    return sphere, rows.nearest(NEIGHBOURS), (sphere.store + noise).astype(np.float32)
+    noise = deviation * np.random.default_rng(0).normal(size=store.shape)
+    return distances(queries, store + noise)
 
 
 def sphere_deviation(nats: float, width: int) -> float:
@@ -161,18 +183,28 @@ def sphere_deviation(nats: float, width: int) -> float:
     return math.exp(found)
 
 
-def recall(rows: VectorSet, near: Any, decoded: Any) -> float:
-    """Return the share of the ten nearest that are found among decoded vectors."""
-    # wide rows of noise are searched where they were noised
-    decoded = np.ascontiguousarray(decoded, dtype=np.float32)
-    found = faiss.knn(np.ascontiguousarray(rows.queries, np.float32), decoded, NEIGHBOURS)[1]
-    return share(near, found)
+def distances(queries: Any, rows: Any) -> Any:
+    """Return squared distances (q, n), less the square of the query."""
+    return (rows**2).sum(1) - 2.0 * queries @ rows.T
 
 
-def share(near: Any, found: Any) -> float:
-    """Return the mean share of the rows of one table that stand in the other."""
-    kept = [len(set(a) & set(b)) for a, b in zip(near.tolist(), found.tolist(), strict=True)]
-    return round(float(np.mean(kept)) / NEIGHBOURS, 3)
+def ranks(near: Any, apart: Any) -> Any:
+    """Return the place of each near vector in a search: rows of one distance stand at random."""
+    noise = np.random.default_rng(0).permutation(apart.shape[1])
+    order = np.lexsort((np.broadcast_to(noise, apart.shape), apart))
+    places = np.empty_like(order)
+    np.put_along_axis(places, order, np.arange(apart.shape[1])[None], axis=1)
+    return np.take_along_axis(places, near, axis=1)
+
+
+def recall(places: Any) -> float:
+    """Return the share of the ten nearest that are among the ten found."""
+    return round(float((places < NEIGHBOURS).mean()), 3)
+
+
+def shortlist(places: Any) -> int:
+    """Return how many that are found first hold .95 of the ten nearest."""
+    return int(np.sort(places, axis=None)[math.ceil(0.95 * places.size) - 1]) + 1
 
 
 def speeds(count: int = 100_000, width: int = 768, stages: int = 8) -> dict[str, float]:

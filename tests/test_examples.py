@@ -58,7 +58,14 @@ def run_console(block, call):
 
 @pytest.mark.parametrize("name", sorted(modules_with_examples()))
 def test_docstring_examples(name):
-    outcome = doctest.testmod(importlib.import_module(name))
+    try:
+        module = importlib.import_module(name)
+    except ImportError as error:
+        # what others build with is installed with an extra of its own
+        if "is not installed: pip install" not in str(error):
+            raise
+        pytest.skip(str(error))
+    outcome = doctest.testmod(module)
     assert outcome.attempted > 0
     assert outcome.failed == 0
 

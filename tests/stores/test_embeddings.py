@@ -66,23 +66,6 @@ def test_the_arguments_of_an_encoder_are_passed_on():
 
 @pytest.mark.services
 @pytest.mark.filterwarnings("ignore")
-def test_a_store_of_langchain_holds_codes_alone():
-    pytest.importorskip("langchain_core")
-    from langchain_core.embeddings import Embeddings
-    from langchain_core.vectorstores import InMemoryVectorStore
-
-    coded = PrivateEmbeddings(LangChain(), book())
-    assert isinstance(coded, Embeddings)
-    store = InMemoryVectorStore(coded)
-    store.add_texts(list(ROWS))
-    held = np.float32([one["vector"] for one in store.store.values()])
-    allowed = {row.tobytes() for row in book().decode(book().encode(held)).numpy()}
-    assert {row.tobytes() for row in held} <= allowed
-    assert len(store.similarity_search("text 3", 4)) == 4
-
-
-@pytest.mark.services
-@pytest.mark.filterwarnings("ignore")
 def test_chroma_keeps_exact_vectors_that_were_deleted_and_the_audit_finds_them(tmp_path):
     chromadb = pytest.importorskip("chromadb")
     from tacit.stores import audit_store

@@ -259,3 +259,19 @@ def test_another_codebook_and_other_settings_are_refused(place):
     with pytest.raises(ValueError, match="settings: the store declares"):
         SealedStore(book(), KEY, place(), StoreSettings(metric="dot"))
     assert SealedStore(book(), KEY, place(), StoreSettings()).settings == StoreSettings()
+
+
+def test_a_document_is_replaced_in_one_step_and_others_are_chosen_among(place):
+    store = filled(place())
+    new = [Document(id="id-7", text="another"), Document(id="id-100", text="a new one")]
+    with pytest.raises(ValueError, match=r"documents\[0\]\.id: expected one that is not there"):
+        store.add(new, vectors(2, 9))
+    store.add(new, vectors(2, 9), replace=True)
+    again = SealedStore(book(), KEY, place())
+    assert {one.id: one.text for one in again} == {
+        **{one.id: one.text for one in documents()}, "id-7": "another", "id-100": "a new one"
+    }  # fmt: skip
+    assert again.search(vectors(2, 9)[0], 1, shortlist=COUNT + 1)[0].document.text == "another"
+    chosen = again.search(vectors()[3], 3, shortlist=COUNT, where=lambda one: one.id < "id-2")
+    assert all(hit.document.id < "id-2" for hit in chosen)
+    assert again.search(vectors()[3], 3, where=lambda one: False) == ()

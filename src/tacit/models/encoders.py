@@ -22,7 +22,11 @@ from tacit.models.texts.prompts import refuse_halves
 POOLINGS = ("mean", "cls", "last")
 POOLING_FILE = Path("1_Pooling") / "config.json"
 SENTENCES_FILE, PROMPTS_FILE = "sentence_bert_config.json", "config_sentence_transformers.json"
+# as sentence-transformers 6 writes it, and as those before did
 STORED_POOLINGS = {
+    "mean": "mean",
+    "cls": "cls",
+    "lasttoken": "last",
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_cls_token": "cls",
     "pooling_mode_lasttoken": "last",
@@ -301,6 +305,8 @@ def _stored_serving(folder: Path) -> Serving:
     named = _stored(folder / PROMPTS_FILE, missing={})
     try:
         asked = [mode for mode, on in pooled.items() if mode.startswith("pooling_mode_") and on]
+        if (named_mode := pooled.get("pooling_mode")) is not None:
+            asked += [named_mode] if isinstance(named_mode, str) else list(named_mode)
         kinds = [str(step["type"]).rpartition(".")[2] for step in steps]
         default = named.get("default_prompt_name")
         prompt = "" if default is None else named["prompts"][default]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hmac
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -30,6 +30,7 @@ from tacit.stores.settings import StoreSettings
 
 Rows = npt.NDArray[np.float32]
 Found = TypeVar("Found")
+Where = Callable[[Document], bool]
 
 # documents that are sealed anew at once, when the key is rotated
 TOGETHER = 1024
@@ -123,12 +124,21 @@ class SealedStore:
         self._refresh()
         return self._columns.codes.copy()
 
-    def add(self, documents: Iterable[Document], vectors: Any) -> None:
+    def __iter__(self) -> Iterator[Document]:
+        """Open every document, in the order of the handles, which says nothing."""
+        self._required("open documents")
+        size = len(self)
+        for start in range(0, size, TOGETHER):
+            positions = np.arange(start, min(start + TOGETHER, size))
+            yield from (self._document(plain) for plain in self._opened(positions))
+
+    def add(self, documents: Iterable[Document], vectors: Any, *, replace: bool = False) -> None:
         """Add documents, all or none.
 
         Args:
             documents: n, of ids that are not there yet.
             vectors: (n, d), their exact vectors.
+            replace: whether documents of the same ids go in the same step.
 
         Raises:
             ValueError: one is refused, at its position: its id is known, it is larger than the
@@ -145,26 +155,35 @@ class SealedStore:
         with self._writing() as header:
             seals = self._required("add documents")
             handles = [seals.handle(document.id) for document in given]
-            self._check_new(handles)
+            gone = self._replaced(handles, replace)
             most = self.settings.rows_per_person
             counts = persons.counted(self._counts(header), given, most)
             records = self._sealed(seals, header, handles, codes, plains)
-            told = replace(
+            told = dataclasses.replace(
                 header,
                 added=header.added + len(given),
                 sealings=header.sealings + len(given) + 1,
             )
-            self.backend.write(self._state(told, counts), records, np.empty(0, np.intp))
+            self.backend.write(self._state(told, counts), records, gone)
 
     @overload
     def search(
-        self, query: Sequence[float] | Rows, k: int = 10, *, shortlist: int | None = None
+        self,
+        query: Sequence[float] | Rows,
+        k: int = 10,
+        *,
+        shortlist: int | None = None,
+        where: Where | None = None,
     ) -> tuple[Hit, ...]: ...
 
     @overload
-    def search(self, query: Any, k: int = 10, *, shortlist: int | None = None) -> Any: ...
+    def search(
+        self, query: Any, k: int = 10, *, shortlist: int | None = None, where: Where | None = None
+    ) -> Any: ...
 
-    def search(self, query: Any, k: int = 10, *, shortlist: int | None = None) -> Any:
+    def search(
+        self, query: Any, k: int = 10, *, shortlist: int | None = None, where: Where | None = None
+    ) -> Any:
         """Return the k documents nearest to a query among a shortlist by code, the nearest first.
 
         Args:
@@ -172,6 +191,8 @@ class SealedStore:
             k: hits of a query.
             shortlist: documents that are opened; the share of the settings when None, and
                 10 k at least.
+            where: which of those that are opened may be found; all when None. The host sees no
+                filter, and so opens as many whatever it is.
 
         Raises:
             ValueError: no key, a query that is not finite, or a document that was changed.
@@ -189,7 +210,7 @@ class SealedStore:
             size = len(self._columns)
             usual = max(LEAST_SHORTLIST * count, math.ceil(self.settings.shortlist * size))
             opened = min(shortlist or usual, size)
-            return tuple(self._found(row, count, opened) for row in rows)
+            return tuple(self._found(row, count, opened, where) for row in rows)
 
         hits = self._again(found)
         return hits[0] if single else hits
@@ -228,6 +249,8 @@ class SealedStore:
         """
         wanted = tuple(names)
         self._required("open documents")
+        if not wanted:
+            return ()
 
         def found() -> tuple[Document, ...]:
             positions = self._positions(wanted)
@@ -249,7 +272,7 @@ class SealedStore:
             if len(set(wanted)) < len(wanted):
                 raise ValueError("names: expected different ids, got one twice")
             positions = self._positions(wanted)
-            told = replace(header, sealings=header.sealings + 1)
+            told = dataclasses.replace(header, sealings=header.sealings + 1)
             self.backend.write(self._state(told, self._counts(header)), None, positions)
 
     def rotate(self, key: bytes) -> None:
@@ -273,9 +296,9 @@ class SealedStore:
             with self._writing() as header:
                 counts = self._counts(header)
                 name, sealings = os.urandom(STORE_BYTES).hex(), len(self._columns) + 1
-                bare = replace(header, store=name, sealings=sealings)
+                bare = dataclasses.replace(header, store=name, sealings=sealings)
                 seals = Seals(key, bytes.fromhex(name), bare.declared)
-                told = replace(bare, check=seals.check.hex())
+                told = dataclasses.replace(bare, check=seals.check.hex())
                 state = self._state(told, counts, seals)
                 self.backend.overwrite(state, self._resealed(seals, told))
                 self._key = key
@@ -380,7 +403,7 @@ class SealedStore:
             header = self._header or self._new()
             if header.sealings >= sealing.MOST_SEALINGS - TOGETHER:
                 raise ValueError("key: it has sealed all it may; rotate the key")
-            yield replace(header, generation=header.generation + 1)
+            yield dataclasses.replace(header, generation=header.generation + 1)
         self._token = None
         self._refresh()
 
@@ -394,7 +417,7 @@ class SealedStore:
             settings=self.settings,
         )
         self._seals = Seals(self._key, bytes.fromhex(bare.store), bare.declared)
-        return replace(bare, check=self._seals.check.hex())
+        return dataclasses.replace(bare, check=self._seals.check.hex())
 
     def _required(self, action: str) -> Seals:
         if self._key is None:
@@ -506,7 +529,7 @@ class SealedStore:
     def _document(self, plain: bytes) -> Document:
         return Document.unpacked(sealing.unpadded(plain)[4 * self.codec.width :])
 
-    def _found(self, query: Rows, k: int, shortlist: int) -> tuple[Hit, ...]:
+    def _found(self, query: Rows, k: int, shortlist: int, where: Where | None) -> tuple[Hit, ...]:
         if not len(self._columns):
             return ()
         if self._ranking is None:
@@ -515,9 +538,11 @@ class SealedStore:
         # asked for by rising handle: the host does not see which was nearest
         positions = np.sort(self._ranking.nearest(query, shortlist))
         plains = self._opened(positions)
+        if where is not None:
+            plains = [plain for plain in plains if where(self._document(plain))]
         first, last = sealing.LENGTH_BYTES, sealing.LENGTH_BYTES + 4 * self.codec.width
         vectors = np.frombuffer(b"".join([plain[first:last] for plain in plains]), "<f4")
-        scores = self._scores(vectors.reshape(len(plains), -1), query)
+        scores = self._scores(vectors.reshape(-1, self.codec.width), query)
         best = largest(scores, k)
         best = best[np.argsort(-scores[best], kind="stable")]
         return tuple(Hit(self._document(plains[row]), float(scores[row])) for row in best)
@@ -594,13 +619,15 @@ class SealedStore:
             )
         return np.array(found, np.intp)
 
-    def _check_new(self, handles: list[bytes]) -> None:
+    def _replaced(self, handles: list[bytes], replace: bool) -> npt.NDArray[np.intp]:
+        """Return where documents of these handles stand, of which there are none unless asked."""
         known = self._places()
-        for place, handle in enumerate(handles):
-            if handle in known:
-                raise ValueError(
-                    f"documents[{place}].id: expected one that is not there; delete it before"
-                )
+        found = [place for place, handle in enumerate(handles) if handle in known]
+        if found and not replace:
+            raise ValueError(
+                f"documents[{found[0]}].id: expected one that is not there; delete it before"
+            )
+        return np.array([known[handles[place]] for place in found], np.intp)
 
     def _again(self, found: Callable[[], Found]) -> Found:
         """Return what is found, looking again where another process has written meanwhile."""

@@ -119,7 +119,10 @@ class LanceBackend(Backend):
 
     def write(self, state: State, put: Records | None, remove: npt.NDArray[np.intp]) -> None:
         """As ``Backend.write``: header and documents are one commit; removals one of their own."""
+        new = set() if put is None else set(put.columns.names())
+        # a document in the place of another of its handle is in the first commit
         gone = [self._handles[place] for place in remove.tolist()]
+        gone = [handle for handle in gone if handle not in new]
         table = self._opened()
         if table is None:
             self.overwrite(state, [] if put is None else [put])
