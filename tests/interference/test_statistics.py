@@ -1,6 +1,7 @@
 """Statistics tell nothing beside the noise: numbers, pages, prices, sessions, refusals."""
 
 import contextlib
+import json
 import sqlite3
 
 import numpy as np
@@ -540,6 +541,65 @@ DRAWN = [Rows(success=0.7), Draw(success=0.7)]
 @tells_nothing_beside("statistic-rows", "statistic-draw")
 def test_a_session_about_the_rows_drawn(interference, promise):
     interference.calls(in_session, (promise, 0), (promise, 1)).assert_equal()
+
+
+VISITS = "".join(f"{20 + n},{100 + 7 * n},p{n % 24}\n" for n in range(40)) + "1e9,-1e9,p23\n" * 9
+ASKED = "price std share=0.5\nleft\nmean share=0.25\nsum share=0.1\nclose\n"
+
+
+def commanded(secret):
+    """Run the command of a session about the rows that coins chose, and take it up again."""
+    flags, place = secret
+    from pathlib import Path
+
+    from tacit.cli import run
+    from tacit.statistics.sessions.questions import Questions
+
+    Path("in.csv").write_text("age,income,who\n" + VISITS)
+    Path("asked.txt").write_text(ASKED)
+    command = ["session", "in.csv", "--columns", "age,income", "--simulations", "60"]
+    command += ["--questions", "asked.txt", "--json", "all.json", "--path", "kept.json", *flags]
+    command += ["--ledger", "ledger.db", "--secret", "visits"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Questions, "draw_secret", lambda asked, _: _other_draw(asked, place))
+        return [run(command), run([*command, "--force"])]
+
+
+SESSIONS = {
+    "rows": ["--protect", "rows", "--success", "0.7"],
+    "draw": ["--protect", "draw", "--success", "0.7"],
+}
+
+
+@pytest.mark.parametrize("flags", SESSIONS.values(), ids=list(SESSIONS))
+@tells_nothing_beside("session", "statistic-rows", "statistic-draw")
+def test_the_command_of_a_session_about_what_was_drawn(interference, flags):
+    pair = interference.calls(commanded, (flags, 0), (flags, 1))
+    first, second = pair.first, pair.second
+    # the session's own file, and the ledger, are the holder's
+    assert (first.returned, first.out, first.err) == (second.returned, second.out, second.err)
+    assert first.files["all.json"] == second.files["all.json"]
+    assert sorted(first.files) == sorted(second.files)
+    assert first.modes == second.modes
+    assert json.loads(first.returned) == [0, 0], first.err
+
+
+def of_visits(more):
+    lines = [f"{20 + n},{100 + 7 * n},p{n % 24}" for n in range(40)]
+    return "age,income,who\n" + "\n".join([*lines, *more]) + "\n"
+
+
+@tells_nothing_beside("session", "statistic-people")
+def test_the_command_of_a_session_about_persons(interference):
+    command = ["session", "in.csv", "--protect", "table", "--mu", "2", "--person", "who"]
+    command += ["--bounds", BOUNDS, "--columns", "age,income", "--clip", "3"]
+    command += ["--questions", "asked.txt", "--json", "all.json"]
+    other = of_visits(["1e9,-1e9,p77", "nan,,p77", "forty,inf,p77"] * 9)
+    pair = interference.commands(
+        command, {"in.csv": of_visits([])}, {"in.csv": other}, {"asked.txt": ASKED}
+    )
+    pair.assert_equal()
+    assert pair.first.code == 0, pair.first.err
 
 
 class Middle:

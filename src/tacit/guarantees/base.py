@@ -80,7 +80,7 @@ class Guarantee(ABC):
     def _repr_html_(self) -> str:
         # a sentence in sight, what must hold for it folded below; no colour, so dark is as good
         held = "".join(f"<li>{escape(one)}</li>" for one in self.assumptions)
-        told = f"{len(self.assumptions)} assumptions"
+        told = f"What must hold ({len(self.assumptions)})"
         return (
             f"<div><p>{escape(self.describe())}</p><p><small>Evidence: {self.evidence}. Source: "
             f"{escape(self.source)}.</small></p>"

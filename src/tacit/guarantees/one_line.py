@@ -82,7 +82,7 @@ def one_line(guarantee: Guarantee) -> OneLine:
         return _fitting(
             f"ε = {number_up(guarantee.epsilon)}{beside}",
             f"{private} {_hidden(guarantee.adjacency)}",
-            f"{private} two neighbours",
+            f"{private} any two neighbours",
         )
     if isinstance(guarantee, MaximalLeakage):
         grows = "the most this multiplies anyone's chance of guessing"
@@ -139,7 +139,7 @@ def _of_two(adjacency: str) -> str:
 def _hidden(adjacency: str) -> str:
     """Return what two neighbours differ in."""
     kind = Adjacency.of(adjacency)
-    return adjacency if kind is None else f"one {adjacency.removeprefix(WORDS[kind])}"
+    return "any two neighbours" if kind is None else f"one {adjacency.removeprefix(WORDS[kind])}"
 
 
 def _apart(guarantee: Indistinguishability) -> OneLine:

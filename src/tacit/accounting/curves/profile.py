@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from html import escape
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from tacit._ground.checks import Array, as_float, in_interval, integer, text, texts, vector
 from tacit._ground.numbers import EPS
 from tacit._ground.proof import Node, composed, node
+from tacit.accounting.curves.alike import alike
 from tacit.accounting.curves.composed import Composition, gathered, repeated
 from tacit.accounting.curves.curve import (
     LARGEST_LOSS,
@@ -27,6 +29,7 @@ from tacit.accounting.curves.curve import (
 from tacit.accounting.curves.discretisation import ComposedPart
 from tacit.conversions import success_from_profile
 from tacit.guarantees.adjacency import Adjacency, Neighbours
+from tacit.guarantees.one_line import one_line
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from tacit.guarantees import ApproximateDP, Evidence, SuccessBound
 
 # What a profile says of its neighbours where its parameters alone decide.
-ANY_NEIGHBOURS = "any that the parameters allow"
+ANY_NEIGHBOURS = "any two that the assumptions allow"
 FIXED = "the profiles composed were fixed in advance, not chosen after seeing a release"
 SAMPLED = "every record is sampled independently, and which were sampled stays secret"
 THREE_WAYS = "the curve bounds every pair among the record, its replacement, and neither"
@@ -44,6 +47,8 @@ TWO_CURVES = (
     "against neither"
 )
 # How losses that are added were added.
+# δ at which a notebook is told ε.
+TOLD_DELTAS = (1e-5, 1e-6)
 SQUARES = "Dong, Roth and Su (2022), Corollary 3.3"
 DISCRETE = "pessimistic discretisation, Doroshenko et al. (2022)"
 # Units in the last place: of one product; of a sum over parts; of a logarithm and its exponential.
@@ -82,6 +87,24 @@ class PrivacyProfile:
     renyi_curve: Curve | None = field(default=None, repr=False)
     composition: Composition | None = field(default=None, repr=False)
     mechanism: Node | None = field(default=None, repr=False)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PrivacyProfile) and alike(self, other)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.adjacency, self.infinite_mass))
+
+    def _repr_html_(self) -> str:
+        # two points of the curve and the game, then what must hold
+        told = [self.guarantee(delta=delta) for delta in TOLD_DELTAS if delta > self.infinite_mass]
+        points = "".join(f"<li>{escape(one_line(one).text)}</li>" for one in told)
+        held = "".join(f"<li>{escape(one)}</li>" for one in self.assumptions)
+        return (
+            f"<div><p><b>{escape(self.name)}</b> <small>({escape(self.adjacency)})</small></p>"
+            f"<ul>{points}<li>{escape(self.success().describe())}</li></ul>"
+            f"<details><summary>What must hold ({len(self.assumptions)})</summary><ul>{held}</ul>"
+            "</details></div>"
+        )
 
     @property
     def symmetric(self) -> bool:

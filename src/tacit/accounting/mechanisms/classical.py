@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import expit
 
 from tacit._ground.checks import Array, in_interval, integer, non_negative, positive
-from tacit._ground.numbers import EPS
+from tacit._ground.numbers import EPS, rounded_up
 from tacit._ground.proof import node
 from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
 
@@ -47,9 +47,8 @@ def laplace(sensitivity: float, scale: float) -> PrivacyProfile:
     """
     difference = non_negative("sensitivity", sensitivity)
     width = positive("scale", scale)
-    with np.errstate(over="ignore"):
-        loss = float(np.divide(difference, width)) * (1 + LOSS_UNITS * EPS)
-    largest = math.inf if difference > 0 and math.isinf(loss) else loss
+    # Δ/b exactly, and the least float above it: ε at δ = 0 of whole Δ/b is Δ/b
+    largest = rounded_up(Fraction(difference) / Fraction(width))
 
     exact = profile_from_curves(
         partial(_laplace_curve, largest),

@@ -29,6 +29,8 @@ PARTS, SLACK = 1000, 1e-6
 PRICES = ("share", "error", "spend")
 SAID = "QUERY share=0.25, or error=NUMBER, or spend=NUMBER; price QUERY …; left; close"
 KEPT = "this output is the holder's: what may be published are the answers"
+# words that a person types between questions: they say what a file is told anyway
+LINES = ("left", "close")
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,7 @@ def _lines(questions: str) -> list[str]:
         except (OSError, UnicodeDecodeError):
             raise ValueError(f"--questions: cannot read {questions}") from None
     found = [one.strip() for one in text.splitlines()]
-    found = [one for one in found if one and not one.startswith("#") and one != "left"]
+    found = [one for one in found if one and not one.startswith("#") and one not in LINES]
     if not found:
         raise ValueError("--questions: expected a question a line, got none")
     return found
