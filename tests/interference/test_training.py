@@ -10,6 +10,7 @@ pytest.importorskip("torch")
 import torch
 
 from tacit.gradients import AdaptiveDPSGD
+from tacit.training import People
 from tests.cli.test_training_memorisation import QUICK, WORDS, write_language
 from tests.lab.poisoning.problems import images
 from tests.training.loops import records, trained
@@ -120,9 +121,10 @@ def test_a_poisoned_model_tells_nothing_beside_its_parameters(interference, imag
     pair.assert_equal(holder=HOLDERS, holder_terminal=True)
 
 
-@pytest.mark.parametrize("value", [1e30, -1e-30, float("nan")])
+@pytest.mark.parametrize("persons", [False, True])
+@pytest.mark.parametrize("value", [1e30, float("nan")])
 @tells_nothing_beside("private-training")
-def test_a_loop_tells_nothing_of_a_record_of_any_size(interference, tmp_path, value):
+def test_a_loop_tells_nothing_of_a_record_of_any_size(interference, tmp_path, value, persons):
     """Under add or remove with a declared rate the number of records is no one's either."""
 
     def published(count):
@@ -135,6 +137,8 @@ def test_a_loop_tells_nothing_of_a_record_of_any_size(interference, tmp_path, va
         release, _ = trained(
             data=data, batch=12, sampling_rate=1.0, micro_batch=5, checkpoint=place, every=1,
             method=AdaptiveDPSGD(clip=0.5),
+            person=People(of=[place % 5 for place in range(12)] + ["new"] * (count - 12))
+            if persons else None,
         )  # fmt: skip
         # what a folder shows from outside, too
         sizes = {path.name: path.stat().st_size for path in sorted(place.iterdir())}

@@ -13,8 +13,8 @@ from tacit import Ledger, Table
 from tacit.gradients import DPSGD
 from tacit.gradients.given import GivenNoise
 from tacit.guarantees import ApproximateDP
-from tacit.training import LoopSettings, make_private
-from tests.training.loops import begun, finish, losses, network, records, trained
+from tacit.training import FixedOrder, LoopSettings, People, RandomAllocation, make_private
+from tests.training.loops import NOISE, begun, finish, losses, network, records, trained
 
 
 def close(first, second, tolerance=1e-6):
@@ -280,6 +280,39 @@ def test_streams_closures_and_strange_parameters_are_refused():
     with pytest.raises(ValueError, match="without a closure"):
         optimizer.step(lambda: 0.0)
     private.close()
+
+
+def test_a_loader_that_draws_by_another_law_is_refused():
+    """What it would see is another set of records than what is drawn and accounted."""
+    data, model = records(), network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for sampler in (
+        torch.utils.data.SubsetRandomSampler(range(12)),
+        torch.utils.data.WeightedRandomSampler([1.0] * 24, 24),
+        torch.utils.data.RandomSampler(data, replacement=True),
+        torch.utils.data.RandomSampler(data, num_samples=10),
+    ):
+        loader = DataLoader(data, batch_size=4, sampler=sampler)
+        with pytest.raises(ValueError, match=f"got one with {type(sampler).__name__}"):
+            make_private(model, optimizer, loader, DPSGD(), NOISE, epochs=1)
+    for settings, sentence in (
+        (LoopSettings(sampling=FixedOrder()), 'adjacency="replace" beside FixedOrder'),
+        (LoopSettings(sampling=RandomAllocation(), sampling_rate=0.1), "whose steps n sets"),
+        (LoopSettings(person=People(of=[1, 2])), "whose each of 24 records"),
+        (
+            LoopSettings(
+                person=People(of=range(24), most=2, drawn="records"), sampling=RandomAllocation()
+            ),
+            "or Poisson sampling and persons",
+        ),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            make_private(
+                model, optimizer, DataLoader(data, batch_size=4), DPSGD(), NOISE, epochs=1,
+                settings=settings,
+            )  # fmt: skip
+    with pytest.raises(ValueError, match="most: expected a number"):
+        People(of=range(24), drawn="records")
 
 
 def test_a_loop_goes_on_where_it_stopped_and_is_paid_for_once(tmp_path):

@@ -28,9 +28,22 @@ def certified_steps(
 
     Source: the Neyman-Pearson lemma.
     """
-    adjacency = schedule.adjacency.sentence()
     # exact for one step or full batches, composed numerically else
     profile = _profile(method, noise_multiplier, schedule)
+    return certified_profile(profile, schedule.adjacency.sentence(), delta=delta, common=common)
+
+
+def certified_profile(
+    profile: PrivacyProfile, adjacency: str, *, delta: float, common: tuple[str, ...]
+) -> tuple[SuccessBound, ApproximateDP]:
+    """Return the success at even odds and (ε, δ) of a profile, both rounded up.
+
+    Args:
+        profile: of all steps.
+        adjacency: which inputs are neighbours, in words.
+        delta: δ at which ε is told.
+        common: assumptions beside those of the account.
+    """
     # each once, in order
     assumptions = tuple(dict.fromkeys([*profile.assumptions, *common]))
     success = profile.success()

@@ -109,6 +109,14 @@ class ModelGradients:
         finally:
             self._capturing = False
 
+    def join(self, owners: Tensor) -> None:
+        """Add up the gradients of the records of each unit, which are then those of examples.
+
+        Args:
+            owners: (B,) whose each record is, from 0 on and in order.
+        """
+        self.found = {name: one.joined(owners) for name, one in self.found.items()}
+
     def squared_norms(self) -> dict[str, Tensor]:
         """Return (B,) ‖G_i‖² by name, no less than those of what ``sums`` adds.
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from tacit.gradients.products import GRAM_COST, SLACK, LayerGradients
+from tacit.gradients.products import GRAM_COST, SLACK, LayerGradients, stacked, summed
 
 
 class TableGradients:
@@ -67,6 +67,14 @@ class TableGradients:
         clean = torch.where(finite[examples][:, None], rows, 0.0)
         total = rows.new_zeros(self.count, rows.shape[1])
         return total.index_add_(0, places, clean * scale[:, None])
+
+    def joined(self, owners: Tensor) -> TableGradients:
+        """Return the gradients of units, each a sum of those of its records."""
+        made = TableGradients(self.count, self.padding)
+        for indices, gradients in self._uses:
+            # a place that no record has adds 0 to the first row
+            made.add(stacked(indices, owners), stacked(gradients, owners))
+        return made
 
     def dense(self) -> Tensor:
         """Return G, (B, rows · d) in float64."""
@@ -171,6 +179,19 @@ class ParameterGradients:
             parts.append(self._dense.double())
         total = torch.stack(parts).sum(dim=0)
         return total.reshape(-1, *self.shape)
+
+    def joined(self, owners: Tensor) -> ParameterGradients:
+        """Return the gradients of units, each a sum of those of its records.
+
+        Args:
+            owners: (B,) whose each record is, from 0 on and in order.
+        """
+        made = ParameterGradients(self.shape, transposed=self._transposed)
+        made._layer = None if self._layer is None else self._layer.joined(owners)
+        made._table = None if self._table is None else self._table.joined(owners)
+        if self._dense is not None:
+            made._dense = summed(self._dense.double(), owners)
+        return made
 
     def _norms(self) -> Tensor:
         kinds = [one for one in (self._layer, self._table, self._dense) if one is not None]

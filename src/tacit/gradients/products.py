@@ -118,6 +118,19 @@ class LayerGradients:
             raise RuntimeError("no use of the layer was added")
         return self._masses
 
+    def joined(self, owners: Tensor) -> LayerGradients:
+        """Return the gradients of units, each a sum of those of its records."""
+        made = LayerGradients(self.out, self.width)
+        if self._factors is not None:
+            # Σ_i Σ_t g_it x_itᵀ: records of a unit stand behind each other, as positions of one
+            gradients, inputs = (stacked(one, owners) for one in self._unchanged())
+            made.add(gradients, inputs)
+        else:
+            made._products = summed(self._known(), owners)
+            made._masses = summed(self.masses(), owners)
+            made._precision = self._precision
+        return made
+
     def rows_at(self, places: Tensor, *, transposed: bool = False) -> Tensor:
         """Return the rows of G_i at some outputs, (B, T, in) in float64.
 
@@ -223,6 +236,22 @@ def _masses(gradients: Tensor, inputs: Tensor) -> Tensor:
     ]
     found: Tensor = (lengths[0] * lengths[1]).sum(dim=1)
     return found
+
+
+def summed(rows: Tensor, owners: Tensor) -> Tensor:
+    """Return the sums of rows of each owner, (P, …)."""
+    made = rows.new_zeros(int(owners[-1]) + 1, *rows.shape[1:])
+    return made.index_add_(0, owners, rows)
+
+
+def stacked(rows: Tensor, owners: Tensor) -> Tensor:
+    """Return (B, T, …) as (P, k T, …), k records of an owner at most; 0 where there are fewer."""
+    counts = torch.bincount(owners)
+    # the place of each record among those of its owner: owners come in order
+    places = torch.arange(len(owners), device=owners.device) - (counts.cumsum(0) - counts)[owners]
+    made = rows.new_zeros(len(counts), int(counts.max()), *rows.shape[1:])
+    made[owners, places] = rows
+    return made.flatten(1, 2)
 
 
 def _clear(values: Tensor, finite: Tensor) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -22,6 +24,8 @@ class StepRandomness:
 
     def __init__(self, seed: int | None) -> None:
         self._seed = seed
+        # what an epoch is drawn by, kept where a run is taken up again
+        self.key = secrets.randbits(128) if seed is None else seed
 
     def sample(self, step: int, count: int, sampling_rate: float) -> Tensor:
         """Return the indices of the records of a step: each is in by a coin of its own.
@@ -38,6 +42,19 @@ class StepRandomness:
         coins = np.random.default_rng() if self._seed is None else self._source(step, 0)
         return torch.from_numpy(np.flatnonzero(coins.random(count) < sampling_rate))
 
+    def some(self, step: int, places: Tensor, largest: int) -> Tensor:
+        """Return so many of the records of a step at most, each as likely to stay as another."""
+        if len(places) <= largest:
+            return places
+        # coins have 0, what stays 0 of another place: no two streams meet
+        draws = np.random.default_rng() if self._seed is None else self._of_run(step, 2)
+        kept = draws.permutation(len(places))[:largest]
+        return places[torch.from_numpy(np.sort(kept))]
+
+    def epoch(self, number: int) -> np.random.Generator:
+        """Return what draws a whole epoch: the same for one number, whenever it is asked for."""
+        return self._of_run(number, 1)
+
     def normal(self, step: int, layer: int) -> Normal:
         """Return what draws the released N(0, 1) values of one layer in one step."""
         # coins have 0, noise 1, 3, 5 …, A_t 2, 4, 6 …: no two streams meet
@@ -47,6 +64,10 @@ class StepRandomness:
     def projection_seed(self, step: int, layer: int) -> np.random.Generator | None:
         """Return the source of A_t, which is public."""
         return None if self._seed is None else self._source(step, 2 + 2 * layer)
+
+    def _of_run(self, number: int, use: int) -> np.random.Generator:
+        # a fourth word that is not 0: such lists meet none of three words
+        return np.random.default_rng([self.key, number, 0, use])
 
     def _source(self, step: int, use: int) -> np.random.Generator:
         assert self._seed is not None

@@ -13,6 +13,8 @@ from .loop_plan import LoopSettings as LoopSettings
 from .loop_release import PrivateTraining as PrivateTraining
 from .noise import carry_over as carry_over
 from .noise import noisy_coefficients as noisy_coefficients
+from .people import People as People
+from .people import PersonUnit as PersonUnit
 from .prepared import PreparedTraining as PreparedTraining
 from .prepared import prepare_training as prepare_training
 from .prepared_loop import PreparedLoop as PreparedLoop
@@ -26,4 +28,8 @@ from .retraining import TrainingRecipe as TrainingRecipe
 from .rounds import LocalSteps as LocalSteps
 from .rounds import OneStep as OneStep
 from .rounds import Round as Round
+from .sampling import FixedOrder as FixedOrder
+from .sampling import Poisson as Poisson
+from .sampling import RandomAllocation as RandomAllocation
+from .sampling import TruncatedPoisson as TruncatedPoisson
 from .sourced_examples import SourcedExamples as SourcedExamples

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -11,9 +11,12 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from tacit._ground.checks import integer
+from tacit._ground.reprs import shown
 from tacit._ground.values import Count, Spelled, Within, value
 from tacit.guarantees.base import Guarantee
 from tacit.training.loop_release import PrivateTraining
+from tacit.training.people import People
+from tacit.training.sampling import BY_COINS, AnySampling, Sampling
 
 
 @value
@@ -27,6 +30,8 @@ class LoopSettings:
             records; the batch size over their number when left out, which is then public.
         checkpoint: Folder that survives a crash: the same call goes on from it.
         every: Steps between two stored states.
+        sampling: How the records of a step are drawn; by a coin each when left out.
+        person: Whose each record is, where a person is what is protected.
         about: What makes the run what it is beside its settings, such as a digest of the data.
         seed: Of coins and noise: it voids the guarantee.
     """
@@ -35,12 +40,18 @@ class LoopSettings:
     sampling_rate: Annotated[float, Within(0, 1, "(]")] | None = None
     checkpoint: Annotated[Any, Spelled("FOLDER", str)] = None
     every: Count = 100
+    sampling: AnySampling = BY_COINS
+    person: People | None = None
     about: Any = None
     seed: int | None = None
 
     def _together(self) -> None:
         if self.seed is not None:
             integer("seed", self.seed, minimum=0)
+        if not isinstance(self.sampling, Sampling):
+            raise ValueError(f"sampling: expected a Sampling(), got {shown(self.sampling)}")
+        if not isinstance(self.person, People | None):
+            raise ValueError(f"person: expected People(of=…), got {type(self.person).__name__}")
 
 
 AS_USUAL = LoopSettings()
@@ -57,7 +68,10 @@ class LoopPlan:
         details: all that the certificate follows from.
         parts: the model, the optimizer and the loader.
         settings: as given.
-        expected: records expected in a step.
+        epochs: passes over the loader.
+        expected: records expected in a step, of persons where these are drawn.
+        batch: units of a step in this process, where that is fixed.
+        units: the places of every unit's records; None where each record is one.
         parameters: what is trained, by name.
     """
 
@@ -69,4 +83,6 @@ class LoopPlan:
     settings: LoopSettings
     epochs: int
     expected: float
+    batch: int
+    units: Sequence[Any] | None
     parameters: Mapping[str, nn.Parameter] = field(repr=False)

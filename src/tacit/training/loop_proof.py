@@ -10,6 +10,5 @@ from tacit.training.loop_release import PrivateTraining
 
 def proof(release: Release[PrivateTraining]) -> ReleaseProof | None:
     """Return the mechanism of the account, of all steps that are paid for."""
-    details = release.details
-    profile = details.method.profile(details.noise_multiplier, details.schedule)
+    profile = release.details.profile
     return of_mechanism(release, profile.mechanism, profile.adjacency)

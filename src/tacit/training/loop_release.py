@@ -6,17 +6,20 @@ from dataclasses import dataclass
 
 from tacit._ground.checks import in_interval, integer
 from tacit._ground.reprs import short_repr
+from tacit.accounting import PrivacyProfile
 from tacit.gradients.adaptive import AdaptiveDPSGD
-from tacit.gradients.certificates import certified_steps
+from tacit.gradients.certificates import certified_profile
 from tacit.gradients.methods import DPSGD
 from tacit.gradients.steps import Schedule
 from tacit.guarantees.adjacency import Adjacency
 from tacit.guarantees.base import Guarantee
 from tacit.releases import Kind, Release
 from tacit.releases.recompute import check_trained
+from tacit.training.people import PersonUnit
+from tacit.training.sampling import BY_COINS, AnySampling, SampledSteps
 
 KIND = "private-training"
-SECRET = "whether any one record was trained on"
+SECRET = "whether any one {unit} was trained on"
 # What the digests of a release are of.
 TRAINED, BEFORE = "trained parameters", "model before training"
 ASSUMPTIONS = (
@@ -27,10 +30,10 @@ ASSUMPTIONS = (
     "of what the loop sees, only the trained parameters and what follows from them are published",
 )
 COUNTED = (
-    "the number of records is published beside the noise and taken as public: the sampling rate, "
+    "the number of {unit}s is published beside the noise and taken as public: the sampling rate, "
     "and the noise with it, follow from it"
 )
-SAME_COUNT = "neighbouring data sets have the same number of records, which is published"
+SAME_COUNT = "neighbouring data sets have the same number of {unit}s, which is published"
 DECLARED = "the sampling rate and the records expected in a step were declared without the records"
 EARLY = "when the loop ended was decided without looking at the records or at losses of them"
 PUBLISHED = (
@@ -50,7 +53,11 @@ class PrivateTraining:
         noise_multiplier: of the noise, over the clip.
         delta: δ at which ε is told.
         parameters: names of what is trained.
-        records: n, where it is taken as public; None where the sampling rate was declared.
+        records: n, where it is taken as public, of persons where these are drawn; None where the
+            sampling rate was declared.
+        epochs: passes that the steps make.
+        sampling: how the records of a step are drawn.
+        person: how a person is protected; None where one record is.
         taken: steps that were taken; None before the end.
         seen_again: modules that were run once more for each example to find its gradients.
         last_clip: the clip after the last step, where noised counts move it; None elsewhere.
@@ -62,6 +69,9 @@ class PrivateTraining:
     delta: float
     parameters: tuple[str, ...]
     records: int | None
+    epochs: int
+    sampling: AnySampling = BY_COINS
+    person: PersonUnit | None = None
     taken: int | None = None
     seen_again: tuple[str, ...] = ()
     last_clip: float | None = None
@@ -71,6 +81,10 @@ class PrivateTraining:
         in_interval("delta", self.delta, 0.0, 1.0, open_low=True, open_high=True)
         if self.records is not None:
             integer("records", self.records, minimum=1, maximum=None)
+        integer("epochs", self.epochs, minimum=1, maximum=self.schedule.steps)
+        self.sampling.check(self.schedule.adjacency, counted=self.records is not None, processes=1)
+        if self.person is not None:
+            self.person.check(self.sampling, self.schedule.adjacency)
         if self.taken is not None:
             integer("taken", self.taken, minimum=0, maximum=self.schedule.steps)
         if self.last_clip is not None:
@@ -78,18 +92,31 @@ class PrivateTraining:
         if len(self.parameters) != len(self.schedule.dims):
             raise ValueError("parameters: expected one for each width")
 
+    @property
+    def unit(self) -> str:
+        """What is added, removed or replaced."""
+        return "record" if self.person is None else "person"
+
+    @property
+    def profile(self) -> PrivacyProfile:
+        """The account of all steps that are paid for, rounded up."""
+        steps = SampledSteps(self.schedule, self.epochs, self.records)
+        if self.person is None:
+            return self.sampling.profile(self.noise_multiplier, steps)
+        return self.person.profile(self.noise_multiplier, self.sampling, steps)
+
 
 def certified(details: PrivateTraining) -> tuple[Guarantee, ...]:
     """Return the success at even odds and (ε, δ) of a loop, for all steps that are paid for."""
     schedule = details.schedule
-    counted = COUNTED if schedule.adjacency is Adjacency.ADD_REMOVE else SAME_COUNT
+    same = schedule.adjacency is not Adjacency.ADD_REMOVE
+    counted = (SAME_COUNT if same else COUNTED).format(unit=details.unit)
     common = [*ASSUMPTIONS, DECLARED if details.records is None else counted]
     if details.taken is not None and details.taken < schedule.steps:
         common.append(EARLY)
-    return certified_steps(
-        details.method,
-        details.noise_multiplier,
-        schedule,
+    return certified_profile(
+        details.profile,
+        schedule.adjacency.sentence(details.unit),
         delta=details.delta,
         common=tuple(common),
     )
@@ -111,5 +138,6 @@ LOOPS = Kind(
     details=PrivateTraining,
     recompute=recompute,
     proof="tacit.training.loop_proof:proof",
-    record="one example that the loader draws: a person with several is as many records",
+    record="one example that the loader draws, a person with several being as many records; one "
+    "person with all of its examples where the promise names persons",
 )

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from tacit._ground.checks import integer
+from tacit._ground.checks import integer, positive
 from tacit._ground.reprs import shown
+from tacit.accounting import least_noise
 from tacit.gradients.batches import refuse_mixing
 from tacit.gradients.given import GivenNoise
 from tacit.gradients.methods import DPSGD
-from tacit.gradients.steps import Schedule
+from tacit.gradients.steps import FIRST_NOISE, Schedule
 from tacit.releases import Table
 from tacit.releases.prepared import Book
 from tacit.releases.promises import check_promise
@@ -87,6 +88,61 @@ def prepare_private(
 
     Source: Abadi et al. (2016), Algorithm 1.
     """
+    _check_asked(model, optimizer, method, promise)
+    assert promise.delta is not None
+    passes = integer("epochs", epochs, minimum=1)
+    records, own = check_loader(loader)
+    workers, units = Workers(), _units(settings, records)
+    count = records if units is None else len(units)
+    # each process passes a batch of its own
+    batch = own * workers.size
+    if batch > count and settings.sampling_rate is None:
+        raise ValueError(
+            f"loader: expected a batch of at most the {count} records there are, got {batch}"
+        )
+    refuse_mixing(inner(model))
+    parameters = trained_parameters(inner(model), optimizer)
+    declared = settings.sampling_rate is not None
+    settings.sampling.check(promise.adjacency, counted=not declared, processes=workers.size)
+    share = batch / count if settings.sampling_rate is None else settings.sampling_rate
+    each = round(1.0 / share + 0.499999) if declared else -(-count // batch)
+    schedule = Schedule(
+        sampling_rate=share,
+        steps=passes * each,
+        dims=tuple(int(one.shape[-1]) if one.ndim else 1 for one in parameters.values()),
+        adjacency=promise.adjacency,
+    )
+    details = PrivateTraining(
+        method=method,
+        schedule=schedule,
+        noise_multiplier=getattr(promise, "multiplier", FIRST_NOISE),
+        delta=promise.delta,
+        parameters=tuple(parameters),
+        records=None if declared else count,
+        epochs=passes,
+        sampling=settings.sampling,
+        person=None if settings.person is None else settings.person.unit,
+    )
+    if isinstance(promise, Table) and promise.epsilon is not None:
+        details = calibrated(details, promise.epsilon)
+    guarantees = certified(details)
+    return PreparedLoop(
+        guarantees=guarantees,
+        spends=guarantees[-1:],
+        description=f"{type(inner(model)).__name__} by {method.name}, {schedule.steps} steps",
+        details=details,
+        parts=(model, optimizer, loader),
+        settings=settings,
+        epochs=passes,
+        expected=float(batch),
+        batch=own,
+        units=units,
+        parameters=parameters,
+    )
+
+
+def _check_asked(model: Any, optimizer: Any, method: Any, promise: Any) -> None:
+    """Refuse what no loop is made of."""
     if not isinstance(model, nn.Module):
         raise ValueError(f"model: expected a torch.nn.Module, got {type(model).__name__}")
     if not isinstance(optimizer, torch.optim.Optimizer):
@@ -98,58 +154,35 @@ def prepare_private(
         promise.epsilon is None or promise.bounds is not None or promise.levels is not None
     ):
         raise ValueError(f"promise: expected Table(epsilon=…, delta=…), got {shown(promise)}")
+    if promise.delta is None:
+        raise ValueError("promise: expected a delta beside epsilon, for the noise is Gaussian")
     if isinstance(promise, Table) and promise.person is not None:
         raise ValueError(
-            "promise: expected one about records, got one about people; give every person one "
-            "record of the loader"
+            "promise: expected no column beside a loader, got person; say whose each record is by "
+            "LoopSettings(person=People(of=…))"
         )
-    passes = integer("epochs", epochs, minimum=1)
-    count, batch = check_loader(loader)
-    workers = Workers()
-    # each process passes a batch of its own
-    batch *= workers.size
-    if batch > count and settings.sampling_rate is None:
-        raise ValueError(
-            f"loader: expected a batch of at most the {count} records there are, got {batch}"
-        )
-    refuse_mixing(inner(model))
-    parameters = trained_parameters(inner(model), optimizer)
-    share = batch / count if settings.sampling_rate is None else settings.sampling_rate
-    each = -(-count // batch) if settings.sampling_rate is None else round(1.0 / share + 0.499999)
-    schedule = Schedule(
-        sampling_rate=share,
-        steps=passes * each,
-        dims=tuple(int(one.shape[-1]) if one.ndim else 1 for one in parameters.values()),
-        adjacency=promise.adjacency,
+
+
+def _units(settings: LoopSettings, records: int) -> list[Any] | None:
+    """Return the places of every unit's records; None where each record is one."""
+    people = settings.person
+    if people is None:
+        return None
+    groups = people.groups(records)
+    if people.drawn == "people":
+        return groups
+    return [[place] for one in groups for place in one.tolist()]
+
+
+def calibrated(details: PrivateTraining, epsilon: float) -> PrivateTraining:
+    """Return a loop with the least noise that is (ε, δ)-differentially private, rounded up."""
+    noise = least_noise(
+        lambda multiplier: replace(details, noise_multiplier=multiplier).profile,
+        epsilon=positive("epsilon", epsilon),
+        delta=details.delta,
+        start=FIRST_NOISE,
     )
-    if isinstance(promise, GivenNoise):
-        noise, delta = promise.multiplier, promise.delta
-    else:
-        if promise.delta is None:
-            raise ValueError("promise: expected a delta beside epsilon, for the noise is Gaussian")
-        assert promise.epsilon is not None
-        delta = promise.delta
-        noise = method.noise_multiplier(promise.epsilon, delta, schedule)
-    details = PrivateTraining(
-        method=method,
-        schedule=schedule,
-        noise_multiplier=noise,
-        delta=delta,
-        parameters=tuple(parameters),
-        records=count if settings.sampling_rate is None else None,
-    )
-    guarantees = certified(details)
-    return PreparedLoop(
-        guarantees=guarantees,
-        spends=guarantees[-1:],
-        description=f"{type(inner(model)).__name__} by {method.name}, {schedule.steps} steps",
-        details=details,
-        parts=(model, optimizer, loader),
-        settings=settings,
-        epochs=passes,
-        expected=float(batch),
-        parameters=parameters,
-    )
+    return replace(details, noise_multiplier=noise)
 
 
 def make_private(

@@ -39,7 +39,7 @@ from tacit.training.still import Still, inner, refuse_reducing
 from tacit.training.workers import Workers, whole_of
 
 # What a stored state holds.
-FIELDS = {"taken", "parameters", "optimizer", "others", "clips"}
+FIELDS = {"taken", "parameters", "optimizer", "others", "draws", "clips"}
 
 
 class PrivateLoop:
@@ -57,20 +57,12 @@ class PrivateLoop:
         self, prepared: LoopPlan, *, ledger: Book | None, secret: str | None, no_budget: bool
     ) -> None:
         self._prepared, self._details = prepared, prepared.details
-        self._given, self._optimizer, loader = prepared.parts
+        self._given, self._optimizer, _ = prepared.parts
         self._model, settings = inner(self._given), prepared.settings
         self._workers = Workers()
         self.stepped, self._released, self._checked = False, False, False
         self._parameters = dict(prepared.parameters)
-        self.loader = SampledLoader(
-            loader,
-            sampling_rate=self._details.schedule.sampling_rate,
-            steps=self._details.schedule.steps,
-            epochs=prepared.epochs,
-            micro_batch=settings.micro_batch,
-            seed=settings.seed,
-            workers=self._workers,
-        )
+        self.loader = SampledLoader(prepared, self._workers)
         self._gradients = ModelGradients(self._model, self._parameters)
         self._steps = NoisySteps(
             self._details.method,
@@ -170,6 +162,9 @@ class PrivateLoop:
             raise ValueError("losses: expected losses that depend on what is trained, got others")
         if not self._checked:
             self._refuse_unseen(losses)
+        if piece.owners is not None:
+            # of a person its records add up before they are clipped
+            self._gradients.join(torch.tensor(piece.owners, device=losses.device))
         self._steps.add(
             self._gradients.squared_norms(), self._gradients.sums, counted=piece.counted > 0
         )
@@ -195,7 +190,7 @@ class PrivateLoop:
         release = Release(
             kind=KIND,
             title=f"a {type(self._model).__name__} trained in a loop of its own",
-            secret=SECRET,
+            secret=SECRET.format(unit=details.unit),
             method=details.method.name,
             guarantees=certified(details),
             details=details,
@@ -275,6 +270,7 @@ class PrivateLoop:
                 "parameters": {n: one.detach().clone() for n, one in self._parameters.items()},
                 "optimizer": self._optimizer.state_dict(),
                 "others": {name: one.state_dict() for name, one in self._tracked.items()},
+                "draws": self.loader.coins.key,
                 "clips": None if self._steps.clips is None else list(self._steps.clips.norms),
             }
         )
@@ -322,6 +318,8 @@ class PrivateLoop:
                 maximum=self._details.schedule.steps,
             )
             self._others = dict(state["others"])
+            # an epoch that was begun goes on with its own draw
+            self.loader.coins.key = int(state["draws"])
             if self._steps.clips is not None:
                 self._steps.clips = replace(self._steps.clips, norms=tuple(state["clips"]))
         else:
@@ -340,6 +338,8 @@ class PrivateLoop:
                 details.method,
                 details.schedule,
                 details.noise_multiplier,
+                details.sampling,
+                details.person,
                 details.parameters,
                 self._prepared.expected,
                 settings.seed,

@@ -7,10 +7,18 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import (
+    DataLoader,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+)
 
 from tacit._ground.reprs import shown
 from tacit.gradients.randomness import StepRandomness
+from tacit.training.loop_plan import LoopPlan
+from tacit.training.sampling import Places, Poisson, SampledSteps
 from tacit.training.workers import Workers
 
 # What a loader is made again with, beside its records and their batches.
@@ -30,56 +38,46 @@ class Piece(NamedTuple):
 
     Attributes:
         records: their places; of a step that drew none, one that counts for nothing.
+        owners: which unit of the piece each of them is of, in order; None where each is one.
         counted: how many of them count: all, or none.
         last: whether the step is complete with them.
     """
 
     records: list[int]
+    owners: list[int] | None
     counted: int
     last: bool
 
 
 class SampledLoader:
-    """Yields the batches of one epoch a pass: every record is in a step by a coin of its own.
+    """Yields the batches of one epoch a pass, drawn as the account has it.
 
-    Batches are of different sizes, as their coins fall. With a largest size a step comes in
+    Batches are of different sizes, as their draws fall. With a largest size a step comes in
     several of them.
 
     Args:
-        loader: whose records, collation and workers are kept.
-        sampling_rate: q.
-        steps: T of all epochs.
-        epochs: how many passes they are divided into.
-        micro_batch: records that pass together, at most; None for all of a step.
-        seed: of the coins; None for the operating system's.
+        plan: whose loader's records, collation and workers are kept.
+        workers: the processes that share a step.
 
     Attributes:
         taken: steps that are done.
         current: what was yielded last and waits for its backward pass; None where nothing does.
     """
 
-    def __init__(
-        self,
-        loader: DataLoader[Any],
-        *,
-        sampling_rate: float,
-        steps: int,
-        epochs: int,
-        micro_batch: int | None,
-        seed: int | None,
-        workers: Workers,
-    ) -> None:
-        self.dataset = loader.dataset
-        self.taken = 0
-        self._loader, self._micro_batch = loader, micro_batch
-        self._rate, self._steps, self._epochs = sampling_rate, steps, epochs
-        self._randomness, self._seed, self._workers = StepRandomness(seed), seed, workers
+    def __init__(self, plan: LoopPlan, workers: Workers) -> None:
+        self._loader, settings, details = plan.parts[2], plan.settings, plan.details
+        self.dataset, self.taken = self._loader.dataset, 0
+        self._micro_batch, self._seed = settings.micro_batch, settings.seed
+        self._draws, self._units, self._batch = settings.sampling, plan.units, plan.batch
+        self._work = SampledSteps(details.schedule, details.epochs, details.records)
+        self._steps, self._epochs = details.schedule.steps, details.epochs
+        self.coins, self._workers = StepRandomness(settings.seed), workers
         self._waiting = False
         self.current: Piece | None = None
 
     def __len__(self) -> int:
         """Return the steps of an epoch."""
-        return -(-self._steps // self._epochs)
+        return self._work.each
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the batches of the epoch that stands next.
@@ -143,31 +141,48 @@ class SampledLoader:
 
     def _pieces(self, steps: range) -> list[Piece]:
         """Return what passes in these steps, as many pieces in every worker."""
-        drawn = [self._sample(step) for step in steps]
-        own = [max(1, -(-len(one) // (self._micro_batch or max(len(one), 1)))) for one in drawn]
+        drawn = [self._cut(units.tolist()) for units in self._drawn(steps)]
         # models that are spread over workers pass as often in each of them
-        most = self._workers.largest(torch.tensor(own)).tolist()
+        most = self._workers.largest(torch.tensor([max(1, len(one)) for one in drawn])).tolist()
         found: list[Piece] = []
-        for records, count in zip(drawn, most, strict=True):
-            size = self._micro_batch or max(len(records), 1)
-            places = records.tolist()
+        for parts, count in zip(drawn, most, strict=True):
             for index in range(count):
-                some = places[index * size : (index + 1) * size]
+                groups = parts[index] if index < len(parts) else []
+                places = [place for group in groups for place in group]
+                owners = None
+                if self._units is not None:
+                    owners = [number for number, group in enumerate(groups) for _ in group] or [0]
                 last = index + 1 == count
                 # none drawn: a record passes in its place and counts for nothing
-                found.append(Piece(some or [self._workers.rank], len(some), last))
+                found.append(Piece(places or [self._workers.rank], owners, len(places), last))
         return found
 
-    def _sample(self, step: int) -> Tensor:
-        """Return the records of a step that are this worker's."""
+    def _cut(self, units: list[int]) -> list[list[Any]]:
+        """Return the records of some units in parts of a largest size; no unit is divided."""
+        groups = [[unit] if self._units is None else list(self._units[unit]) for unit in units]
+        if self._micro_batch is None:
+            return [groups] if groups else []
+        parts: list[list[Any]] = []
+        room = 0
+        for group in groups:
+            if not parts or len(group) > room:
+                parts.append([])
+                room = self._micro_batch
+            parts[-1].append(group)
+            room -= len(group)
+        return parts
+
+    def _drawn(self, steps: range) -> list[Tensor]:
+        """Return the units of every step that are this worker's."""
         rank, size = self._workers.rank, self._workers.size
-        every = len(self.dataset)  # type: ignore[arg-type]
-        if self._seed is not None:
+        every = len(self.dataset if self._units is None else self._units)  # type: ignore[arg-type]
+        if self._seed is not None and isinstance(self._draws, Poisson):
             # the coins of one process, whatever the number of workers
-            drawn = self._randomness.sample(step, every, self._rate)
-            return drawn[drawn % size == rank]
-        own = len(range(rank, every, size))
-        return self._randomness.sample(step, own, self._rate) * size + rank
+            drawn = self._draws.drawn(steps, Places(every, self._batch), self._work, self.coins)
+            return [one[one % size == rank] for one in drawn]
+        own = Places(len(range(rank, every, size)), self._batch)
+        drawn = self._draws.drawn(steps, own, self._work, self.coins)
+        return [one * size + rank for one in drawn]
 
 
 def check_loader(loader: Any) -> tuple[int, int]:
@@ -190,4 +205,24 @@ def check_loader(loader: Any) -> tuple[int, int]:
         raise ValueError("loader: expected one with a batch_size, got batches of its own")
     if count < 1:
         raise ValueError(f"loader: expected at least one record, got {shown(count)}")
+    _check_sampler(loader.sampler, count)
     return count, int(loader.batch_size)
+
+
+def _check_sampler(sampler: Any, count: int) -> None:
+    """Refuse a sampler that says which records are seen, or how often: it is not followed.
+
+    Raises:
+        ValueError: it has another law than all records alike, once a pass.
+    """
+    once = isinstance(sampler, SequentialSampler | DistributedSampler) or (
+        isinstance(sampler, RandomSampler)
+        and not sampler.replacement
+        and sampler.num_samples == count
+    )
+    if not once:
+        raise ValueError(
+            "loader: expected one of all its records, each once a pass, for in its place they are "
+            f"drawn as the account says, got one with {type(sampler).__name__}; give a Subset of "
+            "the records, and how they are drawn by LoopSettings(sampling=…)"
+        )
