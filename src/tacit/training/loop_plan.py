@@ -16,7 +16,7 @@ from tacit._ground.values import Count, Spelled, Within, value
 from tacit.guarantees.base import Guarantee
 from tacit.training.loop_release import PrivateTraining
 from tacit.training.people import People
-from tacit.training.sampling import BY_COINS, AnySampling, Sampling
+from tacit.training.sampling import BY_COINS, AnySampling, StepSampling
 
 
 @value
@@ -48,8 +48,8 @@ class LoopSettings:
     def _together(self) -> None:
         if self.seed is not None:
             integer("seed", self.seed, minimum=0)
-        if not isinstance(self.sampling, Sampling):
-            raise ValueError(f"sampling: expected a Sampling(), got {shown(self.sampling)}")
+        if not isinstance(self.sampling, StepSampling):
+            raise ValueError(f"sampling: expected a StepSampling(), got {shown(self.sampling)}")
         if not isinstance(self.person, People | None):
             raise ValueError(f"person: expected People(of=…), got {type(self.person).__name__}")
 

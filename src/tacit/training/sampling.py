@@ -58,7 +58,7 @@ class Places(NamedTuple):
     batch: int
 
 
-class Sampling(ABC):
+class StepSampling(ABC):
     """How the units of a step are drawn; its account is of that law and of no other."""
 
     # whether the number of units has to be public
@@ -98,7 +98,7 @@ class Sampling(ABC):
 
 
 @value
-class Poisson(Sampling):
+class Poisson(StepSampling):
     """Every unit is in every step by a coin of its own, of probability q."""
 
     counted: ClassVar[bool] = False
@@ -116,7 +116,7 @@ class Poisson(Sampling):
 
 
 @value
-class TruncatedPoisson(Sampling):
+class TruncatedPoisson(StepSampling):
     """Coins as of `Poisson`; of a step that drew more than so many, that many stay at random.
 
     The law of all T steps is within ``τ = T P[Bin(n, q) > L]`` of that without the limit in total
@@ -161,7 +161,7 @@ class TruncatedPoisson(Sampling):
 
 
 @value
-class RandomAllocation(Sampling):
+class RandomAllocation(StepSampling):
     """Every unit draws one of the steps of an epoch, anew in each: balls in bins.
 
     Example:
@@ -193,7 +193,7 @@ class RandomAllocation(Sampling):
 
 
 @value
-class FixedOrder(Sampling):
+class FixedOrder(StepSampling):
     """Batches of a fixed size, one after the other: every unit is in one step of an epoch.
 
     Nothing is counted on which unit is in which step: ``μ = 2 √E/s`` where one is replaced. Where
