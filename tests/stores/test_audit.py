@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import pickle
 import sqlite3
 from dataclasses import replace
 from datetime import timedelta
@@ -282,3 +283,36 @@ def test_what_cannot_be_read_is_not_said_to_be_clean(tmp_path):
     for name, content in (("junk.npy", b"x"), ("log.bin", b"abc")):
         (tmp_path / name).write_bytes(content)
         assert "could not be read" in audit_store(tmp_path / name).verdict
+
+
+def test_vectors_in_a_pickled_list_are_found(tmp_path):
+    (tmp_path / "file").write_bytes(b"point" + pickle.dumps({"vector": WIDE[3].tolist()}))
+    (found,) = find_vectors(tmp_path, WIDE)
+    assert (found.form, found.vectors) == ("pickled floats", 1)
+
+
+class Ran:
+    def __reduce__(self):
+        return exec, ("raise SystemExit('a pickle was run')",)
+
+
+def collection(folder, points):
+    place = folder / "collection" / "notes"
+    place.mkdir(parents=True)
+    (folder / "meta.json").write_text("{}")
+    with sqlite3.connect(place / "storage.sqlite") as connection:
+        connection.execute("CREATE TABLE points (id TEXT PRIMARY KEY, point BLOB)")
+        pickled = [(str(n), pickle.dumps(point)) for n, point in enumerate(points)]
+        connection.executemany("INSERT INTO points VALUES (?, ?)", pickled)
+    connection.close()
+
+
+def test_a_pickle_of_a_store_is_read_and_not_run(tmp_path):
+    collection(tmp_path, [Ran()])
+    found = audit_store(tmp_path)
+    assert (found.kind, found.rows) == ("a folder of Qdrant", None)
+    with sqlite3.connect(tmp_path / "collection" / "notes" / "storage.sqlite") as connection:
+        connection.execute("UPDATE points SET point = ?", (b"\x80\x04cut",))
+    connection.close()
+    with pytest.raises(ValueError, match="holds a point that cannot be read"):
+        audit_store(tmp_path)

@@ -80,3 +80,52 @@ def test_chroma_keeps_exact_vectors_that_were_deleted_and_the_audit_finds_them(t
     assert found.kind == "a store of Chroma"
     assert max(one.vectors for one in found.traces) > 150
     assert "chroma vacuum" in found.faults[0].remedy
+
+
+@pytest.mark.services
+@pytest.mark.filterwarnings("ignore")
+def test_qdrants_folder_keeps_deleted_vectors_until_it_is_vacuumed(tmp_path):
+    qdrant = pytest.importorskip("qdrant_client")
+    import sqlite3
+
+    from qdrant_client import models
+
+    from tacit.hidden_states import ProductCodebook, ProductFit
+    from tacit.stores import audit_store
+
+    rows = np.random.default_rng(3).normal(size=(200, 32)).astype(np.float32)
+    coded = ProductCodebook.fit(rows, ProductFit(parts=2, size=8), rng=0, progress=False)
+    decoded = coded.decode(coded.encode(rows)).numpy()
+    client = qdrant.QdrantClient(path=str(tmp_path / "q"))
+    sizes = models.VectorParams(size=32, distance=models.Distance.COSINE)
+    client.create_collection("notes", vectors_config=sizes)
+    # SQLite's own default, which some builds change
+    held = client._client.collections["notes"].storage.storage
+    held.execute("PRAGMA secure_delete = OFF")
+
+    def put(vectors, first):
+        client.upsert(
+            "notes",
+            [
+                models.PointStruct(id=first + n, vector=row.tolist(), payload={"who": f"p{n % 50}"})
+                for n, row in enumerate(vectors)
+            ],
+        )
+
+    put(rows, 0)
+    live = audit_store(tmp_path / "q", codec=coded, vectors=rows)
+    assert (live.kind, live.rows, live.on_codebook) == ("a folder of Qdrant", 200, 0)
+    client.delete("notes", models.PointIdsList(points=list(range(200))))
+    put(decoded[:50], 1000)
+    client.close()
+    found = audit_store(tmp_path / "q", codec=coded, vectors=rows, by="who")
+    assert (found.rows, found.on_codebook, found.rows_per_person) == (50, 50, 1)
+    assert found.clear == ("notes.id", "notes.who")
+    assert found.traces[0].form == "pickled floats"
+    assert found.traces[0].vectors > 50
+    place = next((tmp_path / "q").rglob("storage.sqlite"))
+    assert found.faults[0].remedy == f'sqlite3 "{place}" VACUUM'
+    with sqlite3.connect(place) as connection:
+        connection.execute("VACUUM")
+    connection.close()
+    assert audit_store(tmp_path / "q", codec=coded, vectors=rows).faults == ()

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("cryptography")
 
+from tacit.hidden_states import ProductCodebook
 from tacit.stores import DatabaseBackend, SealedStore
 
 from .places import COUNT, KEY, OTHER, book, documents, filled, forms, vectors
@@ -70,3 +71,41 @@ def test_no_file_of_the_server_holds_an_exact_vector_or_a_text(postgres):
                 kept.add(path.relative_to(data).parts[0])
     assert kept <= {"pg_wal"}
     assert "write-ahead log" in DatabaseBackend.left
+
+
+def test_postgresql_keeps_deleted_vectors_until_its_log_is_gone(postgres):
+    import psycopg
+
+    from tacit.hidden_states import ProductFit
+    from tacit.stores import audit_store
+
+    rows = np.random.default_rng(3).normal(size=(60, 64)).astype(np.float32)
+    coded = ProductCodebook.fit(rows, ProductFit(parts=2, size=8), rng=0, progress=False)
+    decoded = coded.decode(coded.encode(rows)).numpy()
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute("CREATE TABLE notes (id int, who text, vector real[])")
+        connection.execute("CREATE TABLE bare (vector bytea)")
+
+        def put(vectors):
+            held = [(n, f"p{n % 20}", row.tolist()) for n, row in enumerate(vectors)]
+            with connection.cursor() as cursor:
+                cursor.executemany("INSERT INTO notes VALUES (%s, %s, %s)", held)
+
+        put(rows)
+        live = audit_store(postgres, codec=coded)
+        assert (live.kind, live.rows, live.on_codebook) == ("a database of PostgreSQL", 60, 0)
+        connection.execute("DELETE FROM notes")
+        connection.execute("VACUUM FULL")
+        put(decoded)
+        connection.execute("INSERT INTO bare VALUES (%s)", (decoded[0].tobytes(),))
+        found = audit_store(postgres, codec=coded, vectors=rows, by="who")
+        assert (found.rows, found.on_codebook, found.rows_per_person) == (61, 61, 3)
+        assert found.clear == ("notes.id", "notes.who")
+        assert sum(one.vectors for one in found.traces if "pg_wal" in one.file) >= 60
+        for command in found.faults[0].remedy.split("; ")[:-1]:
+            connection.execute(command)
+        assert audit_store(postgres, codec=coded, vectors=rows).faults == ()
+        connection.execute("ALTER SYSTEM RESET wal_recycle")
+        connection.execute("SELECT pg_reload_conf()")
+    with pytest.raises(ValueError, match="PATH: "):
+        audit_store(postgres.replace("tacit_", "none_"))

@@ -29,8 +29,8 @@ def store(
     path: Annotated[
         str,
         typer.Argument(
-            help="File or folder of FAISS, SQLite, LanceDB, Chroma, rows (.npy, .safetensors, "
-            ".parquet), or a sealed store."
+            help="File or folder of FAISS, SQLite, LanceDB, Chroma, Qdrant's client, rows (.npy, "
+            ".safetensors, .parquet) or a sealed store, or a postgresql:// URL."
         ),
     ],
     codebook: Annotated[

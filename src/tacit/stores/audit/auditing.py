@@ -14,7 +14,8 @@ import numpy.typing as npt
 from tacit import codec as written
 from tacit.documents import Envelope
 from tacit.hidden_states import Codec, ResidualCodebook
-from tacit.stores.audit.readers import OpenedStore, read_store
+from tacit.stores.audit.opened import OpenedStore
+from tacit.stores.audit.readers import read_store
 from tacit.stores.audit.traces import Trace, find_vectors
 from tacit.text import number_up
 
@@ -26,6 +27,7 @@ ASSUMED = (
     "what codes the vectors was fitted on other data than the store's",
     "the order of rows and the times of files tell nothing of a document",
 )
+ELSEWHERE = "the server's files were not looked at, as they are not to be read from here"
 BITS_DIGITS = 4
 
 
@@ -100,8 +102,9 @@ def audit_store(
     """Look at every byte of a store, live or left over, as a thief of its files would.
 
     Args:
-        path: a file or folder: FAISS, SQLite, LanceDB, Chroma, a sealed store, or anything else,
-            in which vectors are looked for and nothing is read.
+        path: a file or folder: FAISS, SQLite, LanceDB, Chroma, Qdrant's client, a sealed store, or
+            anything else, in which vectors are looked for and nothing is read; or a URL of
+            PostgreSQL, whose files are looked at where they lie here.
         codec: the codebook that live vectors are to be those of, to the last bit.
         vectors: (n, d), exact ones that should be nowhere.
         by: column that says whom a row is about.
@@ -126,9 +129,15 @@ def audit_store(
         raise ValueError(
             f"--vectors: expected {width} columns, as the codebook has, got {vectors.shape[1]}"
         )
-    place = Path(path)
-    opened = read_store(place, width, by)
-    traces = () if vectors is None else find_vectors(place, vectors)
+    place: Path | None
+    if os.fspath(path).startswith(("postgresql:", "postgresql+psycopg:", "postgres:")):
+        from tacit.stores.audit.postgresql import read_postgresql
+
+        opened, place = read_postgresql(os.fspath(path), width, by)
+    else:
+        place = Path(path)
+        opened = read_store(place, width, by)
+    traces = () if vectors is None or place is None else find_vectors(place, vectors)
     count = 0 if vectors is None else len(vectors)
     faults = [
         Fault(
@@ -152,7 +161,7 @@ def audit_store(
         on_codebook=coded,
         traces=traces,
         clear=opened.clear,
-        assumptions=() if bits is None else ASSUMED,
+        assumptions=(() if bits is None else ASSUMED) + ((ELSEWHERE,) if place is None else ()),
         faults=tuple(faults),
     )
 

@@ -4,62 +4,29 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tacit._ground.lazy import install_with
 from tacit.guarantees import MaximalLeakage
 from tacit.releases.loading import load_rows
 from tacit.releases.stores import check_rows, open_store
 from tacit.releases.vectors import SUFFIXES, open_vectors
-from tacit.stores.audit.faiss_bits import IndexBits, index_bits
-from tacit.stores.backends.base import Backend, State
-from tacit.stores.header import StoreHeader
+from tacit.stores.audit.faiss_bits import index_bits
+from tacit.stores.audit.opened import (
+    OpenedStore,
+    Rows,
+    StoredColumns,
+    read_only,
+    sealed_store,
+    told,
+)
 
 MAGIC = b"SQLite format 3\0"
 CHROMA = "chroma.sqlite3"
 UNKNOWN = "a file of an unknown kind"
-Rows = npt.NDArray[np.float32]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class OpenedStore:
-    """What was read of a store.
-
-    Attributes:
-        kind: which, in words.
-        vectors: (n, d) live rows; None where they are not read.
-        clear: columns that hold anything beside vectors.
-        index: what an index of FAISS keeps; None for another store.
-        bits: of a row that a certificate beside the rows allows; None where there is none.
-        sealed: header of a sealed store; None for another.
-        rows: how many there are; None where that is not read.
-        most: rows of the value of the column asked for that has most; None where none was.
-        clean: what removes left-overs of such a store.
-    """
-
-    kind: str
-    vectors: Rows | None = None
-    clear: tuple[str, ...] = ()
-    index: IndexBits | None = None
-    bits: float | None = None
-    sealed: StoreHeader | None = None
-    rows: int | None = None
-    most: int | None = None
-    clean: str = "write the store anew in another folder, and remove this one"
-
-
-@dataclass(frozen=True, eq=False)
-class _StoredColumns:
-    vectors: list[Rows] = field(default_factory=list)
-    clear: list[str] = field(default_factory=list)
-    counts: Counter[Any] = field(default_factory=Counter)
 
 
 def read_store(path: Path, width: int | None = None, by: str | None = None) -> OpenedStore:
@@ -79,7 +46,15 @@ def read_store(path: Path, width: int | None = None, by: str | None = None) -> O
         if (path / "store.json").is_file():
             from tacit.stores.backends.folder import FolderBackend
 
-            return _sealed(FolderBackend(path), "a sealed folder")
+            return sealed_store(FolderBackend(path), "a sealed folder")
+        if (path / "collection").is_dir() and (path / "meta.json").is_file():
+            from tacit.stores.audit.qdrant import read_qdrant
+
+            return read_qdrant(path, by)
+        if (path / "PG_VERSION").is_file():
+            from tacit.stores.audit.postgresql import CLUSTER
+
+            return CLUSTER
         if (path / CHROMA).is_file():
             return _chroma(path, width, by)
         if list(path.glob("*.lance")):
@@ -118,16 +93,6 @@ def _rows_alone(path: Path) -> OpenedStore:
         rows=open_store(path).rows.count,
         bits=math.log2(min(held)) if held else None,
     )
-
-
-def _sealed(backend: Backend, kind: str) -> OpenedStore:
-    state = backend.state()
-    assert isinstance(state, State)
-    header = StoreHeader.read(state.header)
-    rows = len(backend.columns(header.sizes))
-    backend.close()
-    clean = "tacit.stores.SealedStore(…).compact()"
-    return OpenedStore(kind=kind, sealed=header, rows=rows, clean=clean)
 
 
 def _faiss(path: Path) -> OpenedStore:
@@ -169,35 +134,30 @@ def _given_back(index: Any) -> Rows | None:
 
 def _sqlite(path: Path, width: int | None, by: str | None) -> OpenedStore:
     try:
-        with _read_only(path) as connection:
+        with read_only(path) as connection:
             names = _tables(connection)
             if "tacit_documents" in names:
                 from tacit.stores.backends.database import DatabaseBackend
 
-                return _sealed(DatabaseBackend(path), "a sealed database of SQLite")
-            found = _StoredColumns()
+                return sealed_store(DatabaseBackend(path), "a sealed database of SQLite")
+            found = StoredColumns()
             for name in names:
                 _read_table(connection, name, width, by, found)
     except sqlite3.DatabaseError:
         raise ValueError(f"PATH: {path} is not a database of SQLite, or is damaged") from None
-    return _told(found, "a database of SQLite", f'sqlite3 "{path}" VACUUM', by)
+    return told(found, "a database of SQLite", f'sqlite3 "{path}" VACUUM', by)
 
 
 def _chroma(path: Path, width: int | None, by: str | None) -> OpenedStore:
     # what was added or deleted stands in a queue of operations until it is purged
-    found = _StoredColumns()
+    found = StoredColumns()
     try:
-        with _read_only(path / CHROMA) as connection:
+        with read_only(path / CHROMA) as connection:
             for name in _tables(connection):
                 _read_table(connection, name, width, by, found)
     except sqlite3.DatabaseError:
         raise ValueError(f"PATH: {path / CHROMA} is not a database of SQLite") from None
-    return _told(found, "a store of Chroma", f'chroma vacuum --path "{path}"', by)
-
-
-def _read_only(path: Path) -> sqlite3.Connection:
-    # immutable: no journal or lock is made beside what is looked at
-    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
+    return told(found, "a store of Chroma", f'chroma vacuum --path "{path}"', by)
 
 
 def _tables(connection: sqlite3.Connection) -> list[str]:
@@ -210,7 +170,7 @@ def _read_table(
     name: str,
     width: int | None,
     by: str | None,
-    found: _StoredColumns,
+    found: StoredColumns,
 ) -> None:
     quoted = '"' + name.replace('"', '""') + '"'
     try:
@@ -238,8 +198,8 @@ def _lance(path: Path, by: str | None) -> OpenedStore:
     if (path / "tacit_documents.lance").is_dir():
         from tacit.stores.backends.lance import LanceBackend
 
-        return _sealed(LanceBackend(path), "a sealed table of LanceDB")
-    database, found = lancedb.connect(path), _StoredColumns()
+        return sealed_store(LanceBackend(path), "a sealed table of LanceDB")
+    database, found = lancedb.connect(path), StoredColumns()
     for place in sorted(path.glob("*.lance")):
         table: Any = database.open_table(place.stem).to_arrow()
         for name in table.schema.names:
@@ -247,28 +207,13 @@ def _lance(path: Path, by: str | None) -> OpenedStore:
             if name == by:
                 found.counts.update(table[name].to_pylist())
     clean = "table.optimize(cleanup_older_than=timedelta(0), delete_unverified=True)"
-    return _told(found, "a LanceDB", clean, by)
+    return told(found, "a LanceDB", clean, by)
 
 
-def _read_column(name: str, column: Any, found: _StoredColumns) -> None:
+def _read_column(name: str, column: Any, found: StoredColumns) -> None:
     kind = str(column.type)
     if kind.startswith("fixed_size_list") and ("float" in kind or "double" in kind):
         rows = np.asarray(column.combine_chunks().flatten().to_numpy(), np.float32)
         found.vectors.append(rows.reshape(len(column), -1))
     else:
         found.clear.append(name)
-
-
-def _told(found: _StoredColumns, kind: str, clean: str, by: str | None) -> OpenedStore:
-    if by is not None and not found.counts:
-        raise ValueError(f"--person: expected a column of the store, got {by!r}, which it has not")
-    widths = {rows.shape[1] for rows in found.vectors}
-    vectors: Sequence[Rows] = found.vectors if len(widths) == 1 else []
-    return OpenedStore(
-        kind=kind,
-        vectors=np.concatenate(vectors) if vectors else None,
-        clear=tuple(found.clear),
-        rows=sum(map(len, vectors)) if vectors else None,
-        most=max(found.counts.values()) if found.counts else None,
-        clean=clean,
-    )

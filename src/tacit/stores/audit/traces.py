@@ -85,6 +85,11 @@ def _sought(vectors: npt.NDArray[np.float32]) -> Iterator[_Needles]:
             coded = [_spelled(row.tobytes()) for row in raw]
             pieces = [(n, piece) for n, held in enumerate(coded) for piece in held]
             yield _needles(f"base64 of {form}", pieces)
+        else:
+            # a list of numbers as Python pickles it: a letter and 8 bytes each, the highest first
+            turned = rows.astype(">f8").view(np.uint8).reshape(len(rows), -1, 8)
+            marked = np.insert(turned, 0, ord("G"), axis=2).reshape(len(rows), -1)
+            yield _needles("pickled floats", _ends(marked))
 
 
 def _ends(raw: Bytes) -> list[tuple[int, bytes]]:
@@ -139,6 +144,9 @@ def _blocks(path: Path) -> Iterator[bytes]:
                 yield last + content
                 # what is cut between two blocks is whole in the second
                 last = (last + content)[-(SEEN_BYTES - 1) :]
+    except FileNotFoundError:
+        # a file of a server that runs, gone since it was listed
+        return
     except OSError as error:
         raise ValueError(f"PATH: cannot read {path} ({error.strerror})") from None
 

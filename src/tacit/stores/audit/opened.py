@@ -1,0 +1,88 @@
+"""What was read of a store, whatever its kind."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.stores.audit.faiss_bits import IndexBits
+from tacit.stores.backends.base import Backend, State
+from tacit.stores.header import StoreHeader
+
+Rows = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OpenedStore:
+    """What was read of a store.
+
+    Attributes:
+        kind: which, in words.
+        vectors: (n, d) live rows; None where they are not read.
+        clear: columns that hold anything beside vectors.
+        index: what an index of FAISS keeps; None for another store.
+        bits: of a row that a certificate beside the rows allows; None where there is none.
+        sealed: header of a sealed store; None for another.
+        rows: how many there are; None where that is not read.
+        most: rows of the value of the column asked for that has most; None where none was.
+        clean: what removes left-overs of such a store.
+    """
+
+    kind: str
+    vectors: Rows | None = None
+    clear: tuple[str, ...] = ()
+    index: IndexBits | None = None
+    bits: float | None = None
+    sealed: StoreHeader | None = None
+    rows: int | None = None
+    most: int | None = None
+    clean: str = "write the store anew in another folder, and remove this one"
+
+
+@dataclass(frozen=True, eq=False)
+class StoredColumns:
+    """Columns as they are read: vectors, names of others, and how often whose rows there are."""
+
+    vectors: list[Rows] = field(default_factory=list)
+    clear: list[str] = field(default_factory=list)
+    counts: Counter[Any] = field(default_factory=Counter)
+
+
+def told(found: StoredColumns, kind: str, clean: str, by: str | None) -> OpenedStore:
+    """Return the store that columns are of; vectors of several widths are not read."""
+    if by is not None and not found.counts:
+        raise ValueError(f"--person: expected a column of the store, got {by!r}, which it has not")
+    widths = {rows.shape[1] for rows in found.vectors}
+    vectors: Sequence[Rows] = found.vectors if len(widths) == 1 else []
+    return OpenedStore(
+        kind=kind,
+        vectors=np.concatenate(vectors) if vectors else None,
+        clear=tuple(found.clear),
+        rows=sum(map(len, vectors)) if vectors else None,
+        most=max(found.counts.values()) if found.counts else None,
+        clean=clean,
+    )
+
+
+def sealed_store(backend: Backend, kind: str) -> OpenedStore:
+    """Return what the header of a sealed store says, and how many rows it has."""
+    state = backend.state()
+    assert isinstance(state, State)
+    header = StoreHeader.read(state.header)
+    rows = len(backend.columns(header.sizes))
+    backend.close()
+    clean = "tacit.stores.SealedStore(…).compact()"
+    return OpenedStore(kind=kind, sealed=header, rows=rows, clean=clean)
+
+
+def read_only(path: Path) -> sqlite3.Connection:
+    """Open a database of SQLite and change nothing."""
+    # immutable: no journal or lock is made beside what is looked at
+    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
