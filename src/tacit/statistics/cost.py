@@ -19,6 +19,8 @@ STEPS_TOGETHER = 256
 # Weights of every sum on its own beside the numbers, of which the best is taken: where these are
 # not linear, noise that the first derivative does not see is not free.
 FLOOR, CURVED_FLOORS = 1e-6, (0.1, 1.0, 0.01)
+# A variance that is a smaller part of its parts' is their rounding.
+CANCELLED = 1e-10
 # Variance of whether a row is there, where that is not public.
 UNCOUNTED = 0.25
 COSTS = ("relative", "squared")
@@ -96,6 +98,9 @@ def frame_of(
     # the influence of a row on a number is n J (φ − mean φ)
     # n diag(J C Jᵀ): how much each number varies over random draws of n rows
     variances = np.einsum("ij,jk,ik->i", jacobian, covariance, jacobian)
+    # what is left of parts that cancel is rounding
+    parts = np.square(jacobian) @ np.diagonal(covariance)
+    variances = np.where(variances > CANCELLED * parts, variances, 0.0)
     spread = np.sqrt(np.maximum(variances, 0.0) * drawn)
     weights = _weights(cost, spread)
     # F = Jᵀ W J: noise Σ on the sums costs tr(FΣ)

@@ -15,10 +15,13 @@ from tacit.statistics.bounded.contributions import MOST_ROWS, Contributions, pro
 from tacit.statistics.bounded.noise import TableNoise, table_noise
 from tacit.statistics.cost import frame_of
 from tacit.statistics.errors import deviations
+from tacit.statistics.queries.statistic import NORMAL_95
 from tacit.statistics.queries.sums import GridValues
 
 # Rows at random within the bounds, on which what noise costs is judged: never the table's own.
 NOMINAL_SAMPLE, NOMINAL_ROWS = 512, 1000
+# Share of them in which a column holds nothing, where that counts.
+NOMINAL_GAPS = 0.125
 # Simulated errors about each of the sums that noisy ones may have come from.
 SIMULATED, PLAUSIBLE = 400, 8
 ATTACKER = "likelihood ratio, told every other row"
@@ -157,20 +160,35 @@ def nominal_rows(added: Contributions) -> Array:
         low, high = added.lows[column], added.highs[column]
         if np.isfinite(low):
             values[half if found else 0 :] = source.uniform(low, high, half if found else 2 * half)
+        if any(one.low == -np.inf and one.high == np.inf for one in found):
+            # it is asked whether there is a number at all
+            values[source.random(NOMINAL_SAMPLE) < NOMINAL_GAPS] = np.nan
         rows[:, column] = values
     return rows
 
 
 def errors_from_sums(
-    added: Contributions, noise: SampledNoise, sums: Array, drawn: float | None
+    added: Contributions,
+    noise: SampledNoise,
+    sums: Array,
+    drawn: float | None,
+    widths: float = NORMAL_95,
 ) -> Array:
     """Return the errors (d,) of the numbers, from noisy sums alone.
 
     Standard deviations of numbers that are linear in the sums. Of others ±1.96 of them holds 95%
     of simulated errors about each of several sums that the noisy ones may have come from, and 95%
     of the numbers of many such sums: the true ones are hidden, and among those that rows can have.
+
+    Args:
+        added: what a row can add.
+        noise: on the sums.
+        sums: (k,) noisy, without the offsets.
+        drawn: the number of rows, where it is public.
+        widths: deviations that hold 95% of the noise.
     """
-    exact = exact_errors(added, noise, drawn)
+    farther = widths / NORMAL_95
+    exact = exact_errors(added, noise, drawn) * farther
     known = added.query.additive_numbers.copy()
     if drawn is not None:
         known |= added.query.linear_numbers
@@ -193,7 +211,8 @@ def errors_from_sums(
     widest = np.max(found, axis=0)
     errors = np.where(known, exact, widest)
     widened = added.query.widen_whole(errors)
-    return added.query.bracket(widened, sums, drawn, noise.covariance, added.restore)
+    spread = noise.covariance * farther**2
+    return added.query.bracket(widened, sums, added.centres, drawn, spread, added.restore)
 
 
 def exact_errors(added: Contributions, noise: SampledNoise, drawn: float | None) -> Array:

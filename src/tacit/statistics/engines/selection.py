@@ -33,6 +33,7 @@ from tacit.statistics.engines.statement import RowSource
 from tacit.statistics.pools import EACH_KEY, key_word
 from tacit.statistics.queries.counts import Count, GroupBy, Present, RowCount
 from tacit.statistics.queries.moments import Correlation, Mean, StandardDeviation, Sum, Variance
+from tacit.statistics.queries.ratios import Ratio
 from tacit.statistics.queries.statistic import Statistic
 
 READ = {"expressions", "from_", "joins", "where", "group", "kind"}
@@ -54,7 +55,7 @@ TABLE_PARTS = {
 }  # fmt: skip
 # The largest double.
 LARGEST = 1.7976931348623157e308
-NO_AGGREGATE = "COUNT, SUM, AVG, VARIANCE, STDDEV and CORR are answered"
+NO_AGGREGATE = "COUNT, SUM, AVG, VARIANCE, STDDEV, CORR and ratios of SUM and COUNT are answered"
 
 
 Place: TypeAlias = tuple[str, TypedColumn]
@@ -523,6 +524,8 @@ def _aggregate(
         if pair[0] == pair[1]:
             raise refused("CORR of a column with itself", "it is 1")
         return Present(Present(Correlation(tuple(pair)), pair[0]), pair[1])
+    if isinstance(node, exp.Div):
+        return _ratio(node, reader, numbers)
     kind = ONE_NUMBER.get(type(node))
     if kind is None:
         raise refused(name_of(node), NO_AGGREGATE)
@@ -530,6 +533,22 @@ def _aggregate(
         raise refused(f"{name_of(node)}(DISTINCT)", "only COUNT(DISTINCT person) is")
     name = _number(node.this, reader, numbers)
     return Present(kind((name,)), name)
+
+
+def _ratio(
+    node: exp.Div, reader: ExpressionReader, numbers: dict[str, tuple[str, Ends | None]]
+) -> Statistic:
+    """Return the ratio of two sums or counts; NULLIF(…, 0) below is what it is without."""
+    below = node.expression.unnest()
+    if isinstance(below, exp.Nullif) and below.expression == exp.Literal.number(0):
+        below = below.this
+    parts = node.this.unnest(), below.unnest()
+    for one in parts:
+        held = one.this if isinstance(one, exp.Filter) else one
+        if not isinstance(held, (exp.Sum, exp.Count)):
+            raise refused(f"a ratio of {name_of(held)}", "SUM and COUNT are divided by one another")
+    above, divisor = (_aggregate(one, reader, numbers) for one in parts)
+    return Ratio(above, divisor)
 
 
 def _number(

@@ -122,7 +122,7 @@ def prepare_sql(
 
     Args:
         sql: one SELECT of COUNT(*), COUNT(column), COUNT(DISTINCT person), SUM, AVG, VARIANCE,
-            STDDEV and CORR, with JOIN, WHERE and GROUP BY.
+            STDDEV and CORR, and ratios of SUM and COUNT, with JOIN, WHERE and GROUP BY.
         tables: what the query names: paths of CSV, Parquet, JSON or DuckDB files, or data frames;
             of an engine, names of its tables.
         promise: a ``Table`` with ``person``, the bounds of the columns that are summed, and the

@@ -193,9 +193,8 @@ def told_errors(added: Contributions, noise: PeopleNoise, sums: Array) -> Array:
         noise: on every coordinate.
         sums: (k,) around which numbers are linear.
     """
-    errors = errors_from_sums(added, noise, sums, None)
-    if noise.law == LAPLACE:
-        errors = errors * (LAPLACE_95 / NORMAL_95)
+    widths = LAPLACE_95 if noise.law == LAPLACE else NORMAL_95
+    errors = errors_from_sums(added, noise, sums, None, widths)
     # a whole number lies a whole number away: up to the next one, or a share of 5% grows to 7%
     whole = added.query.function.whole_numbers & (errors > 0.0)
     return np.where(whole, np.ceil(NORMAL_95 * errors) / NORMAL_95, errors)

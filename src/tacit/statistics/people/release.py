@@ -36,6 +36,7 @@ from tacit.statistics.people.ranges import RangeSearch
 from tacit.statistics.queries.counts import GroupBy, Present
 from tacit.statistics.queries.moments import MomentStatistic
 from tacit.statistics.queries.quantiles import Median, Quantiles
+from tacit.statistics.queries.ratios import Ratio
 from tacit.statistics.queries.statistic import Statistic
 
 KIND = "statistic-people"
@@ -329,7 +330,7 @@ def covers(details: PeopleDetails, level: float) -> bool:
 
 
 # Queries that a file may hold: their modules are read before one is.
-STORED = (GroupBy, Median, MomentStatistic, Present, Quantiles)
+STORED = (GroupBy, Median, MomentStatistic, Present, Quantiles, Ratio)
 PEOPLE = Kind(
     name=KIND,
     details=PeopleDetails,

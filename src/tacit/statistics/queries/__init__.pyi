@@ -21,6 +21,7 @@ from .moments import Sum as Sum
 from .moments import Variance as Variance
 from .quantiles import Median as Median
 from .quantiles import Quantiles as Quantiles
+from .ratios import Ratio as Ratio
 from .statistic import Columns as Columns
 from .statistic import Query as Query
 from .statistic import SumQuery as SumQuery

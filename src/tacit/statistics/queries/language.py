@@ -29,6 +29,7 @@ from tacit.statistics.queries.moments import (
     Variance,
 )
 from tacit.statistics.queries.quantiles import Median, Quantiles
+from tacit.statistics.queries.ratios import Ratio, shares
 from tacit.statistics.queries.statistic import (
     Columns,
     Query,
@@ -68,6 +69,8 @@ WRITTEN = {
     "histogram": "histogram:COLUMN",
     "two-way": "two-way:A,B",
     "cumulative": "cumulative:COLUMN:1,2",
+    "shares": "shares:COLUMN",
+    "ratio": "ratio:A,B",
 }
 # Those that are no sums: fitted, row by row again.
 FITTED = ("logistic", "kmeans")
@@ -109,8 +112,9 @@ def bind_query(query: Any, columns: Columns, target: str | None = None) -> Query
     Texts: ``count``, ``sum``, ``mean``, ``second-moments``, ``variance``, ``std``, ``covariance``,
     ``correlation``, ``least-squares``, ``principal-components:2``, ``median``,
     ``quantiles:0.1,0.9``, ``histogram:age`` (categories), ``histogram:age:0,20,40`` (bins),
-    ``two-way:sex,region``, ``cumulative:age:20,40``; each with ``by region`` behind it for one of
-    every group; ``logistic`` and ``kmeans:4``, which do not add up; several joined by ``+``; or
+    ``two-way:sex,region``, ``cumulative:age:20,40``, ``shares:sex``, ``ratio:spent,visits``; each
+    with ``by region`` behind it for one of every group; ``logistic`` and ``kmeans:4``, which do not
+    add up; several joined by ``+``; or
     ``module:function`` for a function that can be imported.
 
     Args:
@@ -213,6 +217,8 @@ def keys_read(query: Any, target: str | None = None) -> tuple[str, ...]:
         while isinstance(one, GroupBy):
             names += [one.column] if one.edges is None else []
             one = one.statistic
+        if isinstance(one, Ratio):
+            one = one.numerator
         if isinstance(one, Histogram) and one.edges is None:
             names.append(one.column)
     return tuple(dict.fromkeys(names))
@@ -264,14 +270,16 @@ def _part(piece: str, text: str, target: str | None) -> Statistic:
         raise _unknown_query(text, name)
     if not rest:
         raise ValueError(f"query: {name} needs a column, as in {name}:NAME, got none")
-    if name == "two-way":
-        first, comma, second = rest.partition(",")
+    if name in ("two-way", "ratio"):
+        first, comma, second = (one.strip() for one in rest.partition(","))
         if not comma:
-            raise ValueError(f"query: two-way needs two columns, as in two-way:A,B, got {rest!r}")
-        return TwoWayTable(first.strip(), second.strip())
+            raise ValueError(f"query: {name} needs two columns, as in {name}:A,B, got {rest!r}")
+        two = TwoWayTable(first, second) if name == "two-way" else None
+        return two or Ratio(Sum((first,)), Sum((second,)))
     column, _, edges = rest.partition(":")
-    if name == "histogram":
-        return Histogram(column, _numbers(edges) if edges else None)
+    if name in ("histogram", "shares"):
+        own = _numbers(edges) if edges else None
+        return Histogram(column, own) if name == "histogram" else shares(column, own)
     if not edges:
         raise ValueError(f"query: cumulative needs thresholds, as in {name}:{column}:1,2,3")
     return CumulativeCounts(column, _numbers(edges))

@@ -230,7 +230,7 @@ class SumStatistic(BoundStatistic):
         return totals.sums
 
     def gaps(self, totals: Totals) -> Array:
-        """Return the linear functions of the sums whose signs decide the numbers, (…, g)."""
+        """Return linear functions of the sums by whose tests intervals are found, (…, g)."""
         return np.zeros((*totals.sums.shape[:-1], 0))
 
     def ends(self, gaps: Array, spreads: Array) -> Array:
@@ -312,7 +312,8 @@ class SeveralSums(Several, SumStatistic):
         # how many gaps each part has, from sums of zeros
         terms = self.terms()
         places = {one: place for place, one in enumerate(terms)}
-        empty = Totals(places, np.zeros(len(terms)), np.zeros(0), 0.0)
+        width = 1 + max((column for one in terms for column in one.factors), default=0)
+        empty = Totals(places, np.zeros(len(terms)), np.zeros(width), 0.0)
         cuts = np.cumsum([part.gaps(empty).shape[-1] for part in self.parts])[:-1]
         pieces = zip(self.parts, np.split(gaps, cuts), np.split(spreads, cuts), strict=True)
         return np.concatenate([part.ends(own, wide) for part, own, wide in pieces])
@@ -447,6 +448,7 @@ class SumQuery(Query):
         self,
         errors: Array,
         sums: Array,
+        centres: Array,
         drawn: float | None,
         covariance: Array,
         restore: Callable[[Array], Array] = np.asarray,
@@ -454,20 +456,20 @@ class SumQuery(Query):
         """Return errors (d,) of which ±1.96 hold the number of the rows in 95% of releases.
 
         Those of numbers that jump with the sums, such as quantiles, are found from the noisy sums
-        by tests at the jumps, each against the noise of its own gap, and hold the step of the grid;
-        others stay.
+        by tests at the jumps, each against the noise of its own gap, and hold the step of the grid,
+        those of ratios by tests of each value; others stay.
 
         Args:
             errors: (d,) of all numbers.
             sums: (k,) noisy.
-            drawn: as for ``finish``.
+            centres: as for ``finish``.
+            drawn: as there.
             covariance: (k, k) of their noise.
             restore: the sums of the terms from those that noise is added to; linear.
         """
-        nowhere = np.zeros(self.width)
 
         def gaps(some: Array) -> Array:
-            return self.function.gaps(Totals(self._places, restore(some), nowhere, drawn))
+            return self.function.gaps(Totals(self._places, restore(some), centres, drawn))
 
         found = gaps(sums)
         if not found.size:
@@ -477,7 +479,7 @@ class SumQuery(Query):
         variances = np.einsum("kg,kl,lg->g", jacobian, covariance, jacobian, optimize=True)
         ends = self.function.ends(found, np.sqrt(np.maximum(variances, 0.0)))
         # the farther end, as if it were 1.96 deviations away
-        numbers = self.round_whole(self.finish(restore(sums), nowhere, drawn))
+        numbers = self.round_whole(self.finish(restore(sums), centres, drawn))
         reach = np.maximum(numbers - ends[:, 0], ends[:, 1] - numbers)
         return np.where(np.isnan(reach), errors, np.maximum(reach, 0.0) / NORMAL_95)
 

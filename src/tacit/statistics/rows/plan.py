@@ -82,7 +82,9 @@ class SumPlan:
         count = float(len(drawn)) if self.counted else None
         # all that follows is computed from the published sums: post-processing
         numbers = self.query.finish(published, self.centres, count)
-        errors = self.query.bracket(self.errors, published, count, self.noise.covariance)
+        errors = self.query.bracket(
+            self.errors, published, self.centres, count, self.noise.covariance
+        )
         return self.query.round_whole(numbers), errors
 
     def attack(self, trials: int, source: np.random.Generator) -> MembershipAttack | None:
@@ -168,7 +170,7 @@ def sum_plan(
     # what is told before the draw: errors of the numbers near what the pool gives on average
     simulated = Simulated(query, pairing, centres, counted)
     errors = query.widen_whole(noise_errors(simulated, values, noise, frame))
-    errors = query.bracket(errors, frame.middle, known, noise.covariance)
+    errors = query.bracket(errors, frame.middle, centres, known, noise.covariance)
     return SumPlan(query, pairing, values, centres, frame, noise, errors, counted=counted)
 
 
