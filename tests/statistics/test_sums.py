@@ -124,6 +124,22 @@ def test_noisy_sums_give_what_is_possible():
         assert counts == sorted(counts)
 
 
+def test_numbers_that_are_said_to_be_linear_are():
+    """Their errors are taken from one derivative: no projection may bend them."""
+    query = bind_query(
+        "count+sum+second-moments+mean+covariance+std+correlation+median+least-squares"
+        "+histogram:group+cumulative:x:3,5,7+mean by group+rows by group",
+        Columns(NAMES, table(), people=True, levels={0: (0.0, 1.0, 2.0)}),
+    )
+    one, other = np.random.default_rng(3).uniform(0.0, 1e3, (2, 50, len(query.terms)))
+    for drawn, flags in ((None, query.additive_numbers), (250.0, query.linear_numbers)):
+        first, second, middle = (
+            query.finish(sums, np.zeros(3), drawn)[:, flags]
+            for sums in (one, other, 0.5 * (one + other))
+        )
+        np.testing.assert_allclose(middle, 0.5 * (first + second), rtol=1e-9)
+
+
 def test_whole_counts_are_whole():
     query = bind_query(queries.Histogram("group", whole=True), Columns(NAMES, table()))
     numbers = query.finish(np.array([1.4, -3.0, 2.6]), np.zeros(3), 5.0)

@@ -83,7 +83,7 @@ class BoundCumulative(BoundCounts):
     """Counts of nested conditions."""
 
     # noise that makes one count fall below another is spread over both
-    linear = False
+    linear = additive = False
 
     def value(self, totals: Totals) -> Array:
         """Return the counts, none negative or less than the one before."""
