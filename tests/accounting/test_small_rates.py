@@ -5,6 +5,8 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution
 
 from tacit.accounting import subsampled_gaussian
+from tacit.accounting.curves.composition import LossSum
+from tacit.accounting.curves.discretisation import LossMasses
 
 WIDEST = 3e5  # points of the peer's lattice
 
@@ -66,3 +68,16 @@ def test_within_a_hundredth_of_the_peer(index):
 @pytest.mark.parametrize("index", range(8, 60))
 def test_within_a_hundredth_of_the_peer_on_many_settings(index):
     compared(index)
+
+
+def test_a_sum_of_very_many_rare_losses_has_a_window_of_its_own_width():
+    # rare losses of one step down beside an atom: a sum of 10⁹ reaches no further than its law
+    masses, count, step = np.zeros(4096), 10**9, 5e-5
+    masses[[0, 2, 3000]] = 2.5e-5, 2.5e-5, 1e-9
+    masses[1] = 1.0 - masses.sum()
+    total = LossSum([(LossMasses(step, -1, masses, 0.0), count)])
+    # Bennett's inequality of the losses below 0 alone: 25,000 expected
+    expected = 2.5e-5 * count
+    lower, upper = total.reach(1e-16, -1), total.reach(1e-28, 1)
+    assert lower > -step * 16 * np.sqrt(2 * expected)
+    assert upper < step * (16 * np.sqrt(2 * expected) + 3000 * 30)

@@ -158,9 +158,23 @@ class LossSum:
             )
         return sign * math.exp(float(best.x))
 
-    def reach(self, mass: float, sign: int) -> float:
-        """Return a loss beyond which at most ``mass`` lies, by Chernoff's bound at any tilt."""
+    def reach(self, mass: float, sign: int, *, nearest: bool = True) -> float:
+        """Return a loss beyond which at most ``mass`` lies, by Chernoff's bound at any tilt.
+
+        Args:
+            mass: beyond it.
+            sign: 1 above, −1 below.
+            nearest: whether a tilt that is far too large is made smaller. The sketch's is, where
+                one mass of a loss swallows the rare ones beside it that a sum of many is made of.
+        """
         tilt = self.best_tilt(mass, sign)
+        reached = self._beyond(tilt, mass)
+        while nearest and sign * (found := self._beyond(tilt / 2, mass)) < sign * reached:
+            reached, tilt = found, tilt / 2
+        return reached
+
+    def _beyond(self, tilt: float, mass: float) -> float:
+        """Return Chernoff's bound, (K(θ) − ln mass)/θ."""
         return (self.cumulants(tilt)[1] - math.log(mass)) / tilt
 
 
@@ -186,8 +200,9 @@ def compose(parts: Sequence[ComposedPart]) -> tuple[LossMasses, ...]:
     tail = UPPER_TAIL / releases
     step = lattice_step(parts, tail)
     bounds = [_by_groups([(part.on(step, tail), part.count) for part in parts])]
-    # each release adds up to step²/8 to ε
-    while releases * step**2 > 8 * DRIFT:
+    # each release adds up to step²/8 to ε, which is little beside the deviation of a wide sum
+    drift = max(DRIFT, SPREAD * math.sqrt(bounds[0].variance))
+    while releases * step**2 > 8 * drift:
         step /= REFINED
         most = REFINED_POINTS * step
         finer = _by_groups([(part.on(step, tail, most), part.count) for part in parts])
@@ -361,7 +376,8 @@ def _sketched_width(parts: Sequence[ComposedPart], ranges: Sequence[float], tail
     releases = sum(part.count for part in parts)
     while True:
         sketch = LossSum([(discretise(p.forward, p.backward, step, tail), p.count) for p in parts])
-        low, high = _window(sketch)
+        # wide where a tilt is poor: a coarse lattice of the whole sum, and finer ones of its middle
+        low, high = _window(sketch, nearest=False)
         width = max((high - low) * step, *some)
         # a sketch too coarse for so many releases widens their sum
         # the lattice adds releases · step²/4 to the variance of the sum
@@ -529,14 +545,15 @@ def _less_one(logs: Array, turns: Array, whole: float) -> npt.NDArray[np.complex
     return result
 
 
-def _window(total: LossSum, share: float = 1.0) -> tuple[int, int]:
+def _window(total: LossSum, share: float = 1.0, *, nearest: bool = True) -> tuple[int, int]:
     """Return the lowest and the highest index, rounded outwards, of the sum but for its tails."""
     lowest, highest = total.ends()
     step = total.terms[0][0].step
     if any(float(term.masses.sum()) < NOTHING for term, _ in total.terms):
         return lowest, lowest
     # one step more on either side for the rounding of the bound
-    upper, lower = total.reach(UPPER_TAIL * share, 1), total.reach(LOWER_TAIL * share, -1)
+    upper = total.reach(UPPER_TAIL * share, 1, nearest=nearest)
+    lower = total.reach(LOWER_TAIL * share, -1, nearest=nearest)
     high = min(math.ceil(upper / step) + 1, highest)
     low = max(math.floor(lower / step) - 1, lowest)
     return min(low, high), high
