@@ -284,3 +284,29 @@ def test_a_scale_is_rounded_up_by_less_than_one_part_of_the_largest_denominator(
         numerator, denominator = laplace_noise(metric, 1, epsilon).scale
         excess = Fraction(numerator, denominator) - 1 / Fraction(epsilon)
         assert 0 <= excess <= Fraction(1, PARTS)
+
+
+def test_an_infinite_number_is_the_bound_wherever_the_table_is(tmp_path):
+    from tacit.cli.tables import PoolFlags
+    from tacit.statistics import prepare_sql
+    from tacit.statistics.engines.files import pool_in_file
+
+    frame = pd.DataFrame({"who": range(400), "x": [1.0, 2.0, np.inf, -np.inf] * 100})
+    parquet, csv = str(tmp_path / "t.parquet"), str(tmp_path / "t.csv")
+    frame.to_parquet(parquet)
+    frame.to_csv(csv, index=False)
+    promise = Table(mu=300.0, person="who", clip=1, bounds={"x": (0.0, 5.0)})
+    query = "rows+mean"
+    read = PoolFlags(missing="bounded").read_pool(csv, query, None, None, None, "who", None)
+    for pool in (
+        frame,
+        frame.to_numpy(),
+        read,
+        pool_in_file(parquet, None, query, promise, None),
+    ):
+        columns = ["who", "x"] if isinstance(pool, np.ndarray) else None
+        prepared = prepare(query, pool, promise, Effort(trials=0), columns=columns)
+        np.testing.assert_allclose(prepared.draw().values, [400.0, 2.0], atol=0.01, rtol=0.01)
+    for table in (frame, parquet, csv):
+        prepared = prepare_sql("SELECT COUNT(x), AVG(x) FROM t", {"t": table}, promise)
+        np.testing.assert_allclose(prepared.draw().values, [400.0, 2.0], atol=0.01, rtol=0.01)

@@ -172,7 +172,9 @@ class PoolFlags(TableFlags):
             return self.read(data, names, missing=self.missing or "refuse", categories=coded)
         beside = [name for name in (person, sought) if name and name not in self.coded]
         coded = [*(coded or ()), *dict.fromkeys(beside)]
-        return self.read(data, names, missing="drop-unreadable", categories=coded)
+        # where the table is hidden, bounds hold infinite numbers; where it is not there are none
+        missing = "bounded" if self.missing == "bounded" else "drop-unreadable"
+        return self.read(data, names, missing=missing, categories=coded)
 
     def _names(self, query: str, target: str | None, *beside: str | None) -> list[str] | None:
         """Return the columns to read: those named, else those of the query; None for all."""

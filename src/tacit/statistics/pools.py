@@ -37,8 +37,8 @@ from tacit.statistics.tables.table import (
     without_column,
 )
 
-# Rows with nothing in a column, or no value of it, are left out.
-LENIENT = "drop-unreadable"
+# Rows with nothing in a column, or no value of it, are left out; numbers are held by bounds.
+LENIENT = "bounded"
 # In names, before keys are found; and the code of what is no key that was found.
 EACH_KEY, NO_KEY = "each key found", -1.0
 # Of a column whose bounds are found, until they are: errors are told in widths of them.

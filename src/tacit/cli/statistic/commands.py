@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 UNNAMED = "/"
 COLUMN = "column:"
 # Of rows with nothing that can be read in a column, where the table is hidden.
-LENIENT = "drop-unreadable"
+LENIENT, BOUNDED = "drop-unreadable", "bounded"
 
 
 class WithDefault(Commands):
@@ -151,7 +151,9 @@ def read_pool(
     person = getattr(promise, "person", None)
     # whether one row can be read is hidden with the table, and decides nothing
     lenient = isinstance(promise, Table)
-    reading = replace(reading, missing=reading.missing or (LENIENT if lenient else "refuse"))
+    missing = reading.missing or (LENIENT if lenient else "refuse")
+    # numbers are held by declared bounds, infinite ones too
+    reading = replace(reading, missing=BOUNDED if lenient and missing == LENIENT else missing)
     paired_by = _paired_by(promise)
     find_beside(query)
     sought = _sought(data, query, promise, target, reading)

@@ -24,7 +24,7 @@ from tacit.statistics.engines.schema import (
     TableThere,
     TypedColumn,
 )
-from tacit.statistics.engines.selection import LARGEST, Key, Selection, read_key, read_persons
+from tacit.statistics.engines.selection import Key, Selection, read_key, read_persons
 from tacit.statistics.pools import EACH_KEY, NOMINAL_ENDS, Pool, key_word, sought_key
 from tacit.statistics.queries.chosen import chosen_of
 from tacit.statistics.queries.language import bind_query, columns_read, keys_read
@@ -126,8 +126,8 @@ def _selection(
             ends = (-np.inf, np.inf) if ends == AUTO else None if ends is None else tuple(ends)
             cell = reader.cell(ALIAS, there.columns[name])
             numbers[name] = (cell, ends)
-            # what is no finite number is nothing, as where a file is read
-            conditions.append(f"ABS({cell}) <= {dialect.number(LARGEST)}")
+            # what is no number is nothing, as where a file is read
+            conditions.append(f"{cell} IS NOT NULL")
             continue
         key = _key(reader, there.columns[name], promise)
         keys.append(key)

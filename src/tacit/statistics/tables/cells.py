@@ -35,6 +35,7 @@ ABSENT = r"(?i)\A(na|n/a|#n/a|nan|null)?\z"
 TRUTH = {"true": 1.0, "false": 0.0}
 ABSENT_BITS = np.uint64(2**64 - 1)
 LARGEST_SHORT = float(np.finfo(np.float32).max)
+LARGEST = float(np.finfo(np.float64).max)
 # Integers from here on are infinite as doubles.
 OVERFLOW = 2**1024
 
@@ -338,17 +339,23 @@ INEXACT = (
 
 
 class NumberCells:
-    """A column of numbers, NaN where there is none; ``lenient``, where none can be read too."""
+    """A column of numbers, NaN where there is none; ``lenient``, where none can be read too.
 
-    def __init__(self, *, lenient: bool = False) -> None:
-        self._lenient = lenient
+    Args:
+        lenient: whether a cell that is no number holds nothing, and so does an infinite one,
+        bounded: unless that is beyond all bounds, as the largest number there is.
+    """
+
+    def __init__(self, *, lenient: bool = False, bounded: bool = False) -> None:
+        self._lenient, self._bounded = lenient, bounded
         self._parts: list[Array] = []
 
     def add(self, cells: CellBlock) -> UnreadableCell | None:
         """Take some rows more; return the first cell that is no finite number."""
         if self._lenient:
             # an integer beyond 2⁵³ as the nearest double, as any number beside it may make it one
-            self._parts.append(np.where(np.isfinite(cells.numbers), cells.numbers, np.nan))
+            far = np.copysign(LARGEST if self._bounded else np.nan, cells.numbers)
+            self._parts.append(np.where(np.isinf(cells.numbers), far, cells.numbers))
             return None
         self._parts.append(cells.numbers)
         return min(

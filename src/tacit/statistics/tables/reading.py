@@ -43,7 +43,7 @@ NO_COLUMN = ("",)
 Levels = Mapping[str, Sequence[str] | None]
 STANDARD_INPUT = "-"
 MARKS = (".", ",")
-CONDUCT = ("refuse", "drop", "drop-unreadable")
+CONDUCT = ("refuse", "drop", "drop-unreadable", "bounded")
 
 
 class TableSource(Protocol):
@@ -133,7 +133,7 @@ class Header:
                 f"data: {self._column(place)}: expected numbers, got {odd}; give them in a unit, "
                 "such as days, or leave the column out"
             )
-        return NumberCells(lenient=self._lenient)
+        return NumberCells(lenient=self._lenient, bounded=self._request.missing == "bounded")
 
     def refuse(self, before: int, problem: UnreadableCell, place: int) -> NoReturn:
         """Refuse the table for a cell of a batch that ``before`` rows precede."""
@@ -154,7 +154,7 @@ class Header:
 
     @property
     def _lenient(self) -> bool:
-        return self._request.missing == "drop-unreadable"
+        return self._request.missing in ("drop-unreadable", "bounded")
 
     def _column(self, place: int) -> str:
         named = self._told or self.names[place] in self._asked
@@ -222,8 +222,9 @@ def read_table(
         missing: of rows with nothing in a column read: ``"refuse"`` the table, or ``"drop"`` them
             and count them; ``"drop-unreadable"`` drops those too that hold there what would refuse
             the table: text or an infinite number among numbers, an integer beyond 2⁵³, a level
-            that is not declared. Whether a row is dropped depends on that row alone. Nothing is an
-            empty field, or NA, N/A, NaN or null among numbers.
+            that is not declared; ``"bounded"`` does so too, but an infinite number is the largest
+            there is, for bounds that hold it. Whether a row is dropped depends on that row alone.
+            Nothing is an empty field, or NA, N/A, NaN or null among numbers.
         encoding: of a CSV file; found when None: by its mark, else UTF-16, UTF-8 or Windows-1252.
         delimiter: of a CSV file; when None the one of comma, semicolon, tab and bar that splits the
             header into most names.
