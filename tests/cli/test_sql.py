@@ -51,3 +51,13 @@ def test_what_a_policy_names_is_not_named_otherwise(policy, tmp_path, tacit: Tac
     done = tacit(*ASKED, file, "--ledger", tmp_path / "l.db", "--secret", "shop")
     assert done.code == 0, done.err
     refused(tacit(*ASKED, policy(""), "--secret", "shop"), "--secret", "--ledger beside it")
+
+
+def test_one_table_has_one_name_in_a_ledger(policy, tmp_path, tacit: Tacit) -> None:
+    policy("")
+    table, ledger = tmp_path / "t.csv", tmp_path / "l.db"
+    asked = ("--person", "who", "--epsilon", "0.2", "--ledger", ledger)
+    tacit("sql", "SELECT COUNT(DISTINCT who) FROM t", "--table", f"t={table}", *asked)
+    tacit("statistic", table, "--query", "count", "--protect", "table", *asked)
+    (name,) = Ledger(str(ledger)).secrets()
+    assert len(Ledger(str(ledger)).entries(name)) == 2

@@ -194,10 +194,13 @@ def sql(
     if explain:
         _explain(found, paying)
         return
+    named = paying.ledger is not None and paying.secret is None
+    rows, files = _fingerprints(paths, public) if paths and named else (None, None)
     source = Source(
         path=None,
         name=", ".join(found.selection.tables),
-        fingerprint=_fingerprint(paths, public) if paths else None,
+        fingerprint=rows,
+        file_digest=files,
         columns=found.selection.columns,
     )
     if paying.ledger is not None and paying.secret is None and source.fingerprint is None:
@@ -246,23 +249,39 @@ def _engine(database: str | None) -> Any:
     return PostgreSQL(database)
 
 
-def _fingerprint(paths: Mapping[str, str], public: Sequence[str]) -> str:
-    """Return the digest of all tables of persons that were declared, whichever a query reads."""
-    digests = sorted(
-        content_fingerprint(path) for name, path in paths.items() if name not in public
-    )
-    return "sha256:" + hashlib.sha256("".join(digests).encode()).hexdigest()
+def _fingerprints(paths: Mapping[str, str], public: Sequence[str]) -> tuple[str, str]:
+    """Return the digests, by rows and by bytes, of all tables of persons that were declared.
+
+    Whichever a query reads; one table has the name that it has for `tacit statistic`.
+    """
+    from tacit.cli.tables import PoolFlags
+
+    private = [path for name, path in paths.items() if name not in public]
+    files, rows = sorted(map(content_fingerprint, private)), []
+    for path in private:
+        try:
+            rows.append(PoolFlags().fingerprints(path).rows)
+        except ValueError:
+            # what the engine alone can read is known by its bytes
+            rows.append(f"sha256:{content_fingerprint(path)}")
+    by_bytes = "sha256:" + hashlib.sha256("".join(files).encode()).hexdigest()
+    if len(rows) == 1:
+        return rows[0], by_bytes
+    return "sha256:" + hashlib.sha256("".join(sorted(rows)).encode()).hexdigest(), by_bytes
 
 
 def _budget(policy: TablePolicy, drawing: Drawing, source: Source) -> None:
     """Set the budget of the policy where the ledger has none for these tables yet."""
     if not policy.budget or drawing.ledger is None or drawing.dry_run:
         return
+    from tacit.cli.ledger import name_of_rows
     from tacit.ledger import Ledger
 
-    name = drawing.secret or source.fingerprint
-    assert name is not None
     book = Ledger(drawing.ledger)
+    name = drawing.secret
+    if name is None:
+        assert source.fingerprint is not None, "checked before"
+        name = name_of_rows(book, source.fingerprint, source.file_digest)
     if name not in book.secrets() or book.budget(name) is None:
         book.set_budget(name, **policy.budget)
 
