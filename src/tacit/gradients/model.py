@@ -21,6 +21,8 @@ from tacit.gradients.calibration import SharedError, calibrate, in_parts
 from tacit.gradients.layers import LayerRule, keeps_turned, rule_of
 from tacit.gradients.pieces import ParameterGradients
 
+# What models of transformers keep states in unless they are called with use_cache=False.
+CACHE = ("transformers.cache_utils", "Cache")
 ORDINARY = (
     "losses: expected private.backward(losses), got an ordinary backward pass through a model that "
     "trains privately; evaluate under torch.no_grad()"
@@ -265,6 +267,9 @@ class _ModuleWatch:
             for place, one in enumerate(leaves)
             if isinstance(one, Tensor) and one.is_floating_point()
         ]
+        # what a module wrote into as it ran is no argument of another run
+        args = tuple(None if is_cache(one) else one for one in args)
+        kwargs = {name: None if is_cache(one) else one for name, one in kwargs.items()}
         inputs, shape = pytree.tree_flatten((args, kwargs))
         tensors = [one.detach() for one in inputs if isinstance(one, Tensor)]
         others = [None if isinstance(one, Tensor) else one for one in inputs]
@@ -298,6 +303,12 @@ class _ModuleWatch:
 def keeps_one(given: Any) -> bool:
     """Whether an input is one row for all examples."""
     return isinstance(given, Tensor) and given.ndim > 1 and given.shape[0] == 1
+
+
+def is_cache(given: Any) -> bool:
+    """Whether an argument keeps the keys and values of attention, or the state of a scan."""
+    bases = type(given).__mro__
+    return any((one.__module__, one.__name__) == CACHE for one in bases)
 
 
 def _refuse_ordinary(owner: ModelGradients) -> None:
@@ -409,7 +420,10 @@ def _run_again(call: _Call, inputs: Sequence[Tensor], gradients: Sequence[Any]) 
     with owner.paused(), torch.enable_grad(), torch.autocast(device, enabled=False):
         found = _mapped(single, parameters, inputs, rows, gradients)
         if found is None:
-            found = _one_by_one(single, parameters, inputs, rows, gradients)
+            try:
+                found = _one_by_one(single, parameters, inputs, rows, gradients)
+            except (RuntimeError, TypeError, IndexError) as error:
+                raise SharedError(unit.path, f"{type(error).__name__} of one alone") from error
     if not same_states(states, random_states(unit.module)):
         raise ValueError(
             f"model: expected no dropout in {unit.path or 'the model itself'}, which is run again "

@@ -23,7 +23,7 @@ from tacit.training.loop_plan import AS_USUAL, LoopPlan, LoopSettings
 from tacit.training.loop_release import PrivateTraining, certified
 from tacit.training.private_loop import PrivateLoop
 from tacit.training.sampled_loader import check_loader
-from tacit.training.still import inner, trained_parameters
+from tacit.training.still import inner, inner_optimizer, trained_parameters
 from tacit.training.workers import Workers
 
 
@@ -88,7 +88,8 @@ def prepare_private(
 
     Source: Abadi et al. (2016), Algorithm 1.
     """
-    _check_asked(model, optimizer, method, promise)
+    _check_asked(model, method, promise)
+    optimizer = inner_optimizer(optimizer)
     assert promise.delta is not None
     passes = integer("epochs", epochs, minimum=1)
     records, own = check_loader(loader)
@@ -141,12 +142,10 @@ def prepare_private(
     )
 
 
-def _check_asked(model: Any, optimizer: Any, method: Any, promise: Any) -> None:
+def _check_asked(model: Any, method: Any, promise: Any) -> None:
     """Refuse what no loop is made of."""
     if not isinstance(model, nn.Module):
         raise ValueError(f"model: expected a torch.nn.Module, got {type(model).__name__}")
-    if not isinstance(optimizer, torch.optim.Optimizer):
-        raise ValueError(f"optimizer: expected one of torch.optim, got {type(optimizer).__name__}")
     if not isinstance(method, DPSGD):
         raise ValueError(f"method: expected DPSGD(clip=…), got {shown(method)}")
     check_promise(promise, Table, GivenNoise)

@@ -228,7 +228,7 @@ class PrivateLoop:
         """Give a complete step its noise; nothing is seen before."""
         self.stepped = False
         # the first argument is the optimizer itself
-        if args[1:] or kwargs.get("closure") is not None:
+        if any(one is not None for one in (*args[1:], kwargs.get("closure"))):
             raise ValueError("optimizer: expected step() without a closure, which runs it again")
         held = {id(one) for group in optimizer.param_groups for one in group["params"]}
         own = {id(one) for one in self._parameters.values()}

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.utils.data import (
+    BatchSampler,
     DataLoader,
     DistributedSampler,
     IterableDataset,
@@ -16,6 +17,7 @@ from torch.utils.data import (
 )
 
 from tacit._ground.reprs import shown
+from tacit.gradients.batches import map_tensors
 from tacit.gradients.randomness import StepRandomness
 from tacit.training.loop_plan import LoopPlan
 from tacit.training.sampling import Places, Poisson, SampledSteps
@@ -73,6 +75,8 @@ class SampledLoader:
         self._steps, self._epochs = details.schedule.steps, details.epochs
         self.coins, self._workers = StepRandomness(settings.seed), workers
         self._waiting = False
+        # where accelerate's loader puts its batches
+        self._device = getattr(self._loader, "device", None)
         self.current: Piece | None = None
 
     def __len__(self) -> int:
@@ -102,8 +106,11 @@ class SampledLoader:
         for piece, batch in zip(pieces, again, strict=True):
             self.refuse_waiting()
             self.current = piece
-            yield batch
+            yield batch if self._device is None else map_tensors(batch, self._placed)
         self.refuse_waiting()
+
+    def _placed(self, values: Any) -> Any:
+        return values.to(self._device, non_blocking=True) if isinstance(values, Tensor) else values
 
     def done(self) -> Piece:
         """Return the batch whose backward pass this is, which is its only one."""
@@ -201,12 +208,16 @@ def check_loader(loader: Any) -> tuple[int, int]:
             f"({type(loader.dataset).__name__})"
         )
     count = len(loader.dataset)
-    if loader.batch_size is None:
-        raise ValueError("loader: expected one with a batch_size, got batches of its own")
     if count < 1:
         raise ValueError(f"loader: expected at least one record, got {shown(count)}")
-    _check_sampler(loader.sampler, count)
-    return count, int(loader.batch_size)
+    batches: Any = loader.batch_sampler
+    # accelerate deals out the batches of a loader over processes
+    while hasattr(batches, "batch_sampler") and not getattr(batches, "split_batches", False):
+        batches = batches.batch_sampler
+    if type(batches) is not BatchSampler:
+        raise ValueError("loader: expected one with a batch_size, got batches of its own")
+    _check_sampler(batches.sampler, count)
+    return count, int(batches.batch_size)
 
 
 def _check_sampler(sampler: Any, count: int) -> None:

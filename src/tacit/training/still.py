@@ -97,6 +97,19 @@ def inner(model: Any) -> nn.Module:
             return found
 
 
+def inner_optimizer(optimizer: Any) -> torch.optim.Optimizer:
+    """Return the optimizer inside what accelerate's ``prepare`` makes of it.
+
+    Raises:
+        ValueError: it is none.
+    """
+    while isinstance(getattr(optimizer, "optimizer", None), torch.optim.Optimizer):
+        optimizer = optimizer.optimizer
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise ValueError(f"optimizer: expected one of torch.optim, got {type(optimizer).__name__}")
+    return optimizer
+
+
 def refuse_reducing(model: Any) -> None:
     """Leave the sum over processes to the loop, which takes it of clipped gradients."""
     while hasattr(model, "_orig_mod"):
