@@ -1,37 +1,34 @@
 """Balls in bins: an average A of t likelihood ratios, spread on a lattice with its mean kept."""
 
-from __future__ import annotations
-
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 from flint import arb, fmpq
 
-from tacit_check.balls import HALF, ONE, ZERO, half_square_tail, integer_up, whole
+from tacit_check.balls import ONE, floors, largest
 from tacit_check.curves import Curve, Pair
-from tacit_check.elementary import ADDED, gaussian, nothing
+from tacit_check.elementary import ADDED, gaussian
 from tacit_check.laws import DENSE, Lattice, Law, nodes
 
-# Points of a lattice, of little noise and of more; bits of a mass; what one ratio may have beyond
-# the lattice; the largest distance at which equal steps hold both the bulk and the tail of a ratio.
-MANY, FEW, BITS, BEYOND, FARTHEST = 1 << 17, 1 << 15, 160, 2.0**-44, 2
+# Points of a lattice, of little noise and of more; the δ that it is built for, and what one ratio
+# may have beyond it; the largest distance at which equal steps hold both the bulk and the tail of
+# a ratio.
+MANY, FEW, LEAST, BEYOND, FARTHEST = 1 << 17, 1 << 15, fmpq(1, 1 << 34), 2.0**-44, 2
 MOST_STEPS = 10**8
 
 
-def random_allocation(exact: fmpq, steps: int) -> Pair | None:
-    """(1/t) Σ N(d e_i, I) against N(0, I) and the other order, by d²; None where d is too large.
+def random_allocation(square: fmpq, steps: int) -> Pair | str:
+    """(1/t) Σ N(d e_i, I) against N(0, I) and the other order, by d²; why not where d is too large.
 
     With A = (1/t) Σ e^{d z_i − d²/2} under N(0, I): H = E max(A − γ, 0) and E max(1 − γA, 0). Both
     are convex in A: moving mass apart with its mean kept makes neither smaller.
     """
-    if exact == 0:
-        return nothing()
     if steps == 1:
-        return gaussian(exact)
-    if exact > FARTHEST * FARTHEST or steps > MOST_STEPS:
-        return None
-    lattice = Averages(MANY if 2 * exact >= 1 else FEW, BITS, 1 << (BITS - 50))
-    total = lattice.power(lattice.ratio(arb(exact).sqrt()), steps)
-    return Pair(_curves(total, exact, steps), ADDED)
+        return gaussian(square)
+    if square > FARTHEST * FARTHEST or steps > MOST_STEPS:
+        return "random-allocation: less noise or more steps than a lattice holds"
+    lattice = Averages(MANY if 2 * square >= 1 else FEW, steps, LEAST)
+    total = lattice.power(lattice.ratio(gaussian(square).curves[0]), steps)
+    return Pair(_curves(lattice, total, square), ADDED)
 
 
 class Averages(Lattice):
@@ -56,64 +53,48 @@ class Averages(Lattice):
         """Return halves: the mean is kept."""
         return 1 << (self.bits - 1), 1 << (self.bits - 1)
 
-    def ratio(self, distance: arb) -> Law:
+    def ratio(self, curve: Curve) -> Law:
         """Return the law of one likelihood ratio X = e^{dz − d²/2}.
 
-        By C(k) = E max(X − k, 0) = Φ(d₁) − k Φ(d₂), a convex function.
+        By E max(X − k, 0) = H(ln k) of a shift by d, a convex function of k.
         """
-
-        def excess(value: arb) -> arb:
-            if not value > 0:
-                return ONE
-            middle = value.log() / distance
-            near = half_square_tail(middle - distance * HALF)
-            return near - value * half_square_tail(middle + distance * HALF)
-
         power = 1
-        while not excess(arb(2) ** power) <= BEYOND:
+        while not curve.at(arb(2).log() * power) <= BEYOND:
             power += 1
         step = power - self.size.bit_length() + 2
-        # connect the dots of C: slopes from −1 below 0 to nothing, p_j is what they differ by
+        # connect the dots from E X = 1 at 0: slopes from −1 to nothing
         points = nodes(0, self.size // 2, self.size // DENSE)[1:]
-        unit, masses = arb(2) ** step, [0] * (points[-1] + 1)
-        calls = [excess(unit * point) for point in points]
-        before = -ONE
-        for place, (one, other) in enumerate(pairwise(points)):
-            slope = (calls[place + 1] - calls[place]) / (unit * (other - one))
-            masses[one] = max(0, integer_up(slope - before, self.bits))
-            before = slope
-        masses[-1] = max(0, integer_up(-before, self.bits))
-        return Law(step, 0, masses, calls[-1])
+        places = [arb(2) ** step * point for point in points]
+        excess = [ONE, *(curve.at(place.log()) for place in places[1:])]
+        masses = self.dots(points, places, excess, -ONE, [ONE] * len(points))
+        return Law(step, 0, masses, excess[-1])
 
 
-def _curves(total: Law, exact: fmpq, steps: int) -> tuple[Curve, Curve]:
+def _curves(lattice: Lattice, total: Law, square: fmpq) -> tuple[Curve, Curve]:
     # in a step that is known it is a shift; and A is at least the geometric mean, which is e^{−h}
     # times the ratio of a shift by d/√t
-    plain, near = gaussian(exact).curves[0], gaussian(exact / steps).curves[0]
-    lift = arb(exact * (steps - 1) / (2 * steps))
-    # Σ p_j and Σ j p_j/t from either end: each value of a curve is two of these
-    scale, unit = arb(2) ** BITS, arb(2) ** total.step / steps
+    steps = lattice.count
+    plain, near = gaussian(square).curves[0], gaussian(square / steps).curves[0]
+    lift = arb(square * (steps - 1) / (2 * steps))
+    # Σ p_j and Σ j p_j/t up to a point: each value of a curve is two of these
+    scale, unit = arb(2) ** lattice.bits, arb(2) ** total.step / steps
     counts = [0, *accumulate(total.masses)]
     moments = [0, *accumulate(place * mass for place, mass in enumerate(total.masses))]
 
-    def places(level: arb) -> set[int]:
-        # the points where A crosses a level: of neighbours the larger value counts
-        first = [whole(end.floor()) + 1 for end in ((level / unit).lower(), (level / unit).upper())]
-        return {min(max(place, 0), len(total.masses)) for place in first}
+    def beside(level: arb, above: bool) -> arb:
+        # Σ p_j |jw/t − a|/2^bits over points on one side of a level a, the largest over events
+        places = [min(max(one + 1, 0), len(counts) - 1) for one in floors(level / unit)]
+        mean, mass = (moments[-1], counts[-1]) if above else (0, 0)
+        gains = (unit * (mean - moments[at]) - level * (mass - counts[at]) for at in places)
+        return largest(gains) / scale
 
     def forward(epsilon: arb) -> arb:
-        # E max(A − γ, 0): Σ_{j >= J} p_j (jw/t − γ), the largest over J
-        gamma, best = epsilon.exp(), ZERO
-        for place in places(gamma):
-            gain = unit * (moments[-1] - moments[place]) - gamma * (counts[-1] - counts[place])
-            best = best.max(gain / scale)
-        return (best + arb(total.beyond) / steps).min(plain.at(epsilon))
+        # E max(A − γ, 0)
+        excess = beside(epsilon.exp(), above=True) + arb(total.beyond) / steps
+        return excess.min(plain.at(epsilon))
 
     def backward(epsilon: arb) -> arb:
         # E max(1 − γA, 0)
-        gamma, best = epsilon.exp(), ZERO
-        for place in places((-epsilon).exp()):
-            best = best.max((counts[place] - gamma * unit * moments[place]) / scale)
-        return best.min(near.at(epsilon - lift))
+        return (epsilon.exp() * beside((-epsilon).exp(), above=False)).min(near.at(epsilon - lift))
 
     return Curve(forward, attained=False), Curve(backward, attained=False)

@@ -1,10 +1,8 @@
 """Balls that surely hold a real number, exact fractions beside them, and how both are said."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import reduce
-from typing import TypeAlias
+from typing import Any, TypeVar, cast
 
 from flint import arb, ctx, fmpq
 
@@ -14,11 +12,18 @@ PRECISION = 192
 ctx.prec = PRECISION
 ZERO, ONE, HALF = arb(0), arb(1), arb(fmpq(1, 2))
 # A number that is known exactly, or a ball that holds it.
-Number: TypeAlias = fmpq | arb
+Number = fmpq | arb
+Some = TypeVar("Some", bound=Number)
 
 
 class RefusedFileError(Exception):
     """The file is not of the format, or asks for more than a checker gives: one sentence."""
+
+
+def require(fine: bool, sentence: str) -> None:
+    """Refuse a file, in a sentence, of which something is not fine for certain."""
+    if not fine:
+        raise RefusedFileError(sentence)
 
 
 def half_square_tail(x: arb) -> arb:
@@ -26,9 +31,11 @@ def half_square_tail(x: arb) -> arb:
     return (x / arb(2).sqrt()).erfc() * HALF
 
 
-def largest(balls: Iterable[arb]) -> arb:
-    """Return a ball of the largest of several numbers."""
-    return reduce(lambda one, other: one.max(other), balls)
+def largest(numbers: Iterable[Some]) -> Some:
+    """Return the largest of several fractions, else a ball of the largest of several balls."""
+    found: list[Any] = list(numbers)
+    exact = all(isinstance(one, fmpq) for one in found)
+    return cast(Some, max(found) if exact else reduce(arb.max, map(arb, found)))
 
 
 def whole(ball: arb) -> int:
@@ -37,6 +44,11 @@ def whole(ball: arb) -> int:
     if found is None:
         raise RefusedFileError("a whole number that no ball holds")
     return int(found)
+
+
+def floors(ball: arb) -> set[int]:
+    """Return what the floor of a number may be that a ball holds: at both of its ends."""
+    return {whole(end.floor()) for end in (ball.lower(), ball.upper())}
 
 
 def integer_up(ball: arb, bits: int) -> int:
@@ -53,10 +65,8 @@ def integer_down(ball: arb, bits: int) -> int:
 
 def rational_up(ball: arb) -> fmpq:
     """Return the upper end of a ball as an exact fraction."""
-    if not ball.is_finite():
-        raise RefusedFileError("a distance that no ball holds")
-    mantissa, exponent = ball.upper().man_exp()
-    return fmpq(2) ** int(exponent) * mantissa
+    require(ball.is_finite(), "a distance that no ball holds")
+    return fmpq(ball.upper().fmpq())
 
 
 def said(number: Number) -> str:

@@ -1,21 +1,21 @@
 """Each claim against what is known of the mechanism: holds, false, not shown, not checkable."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import isqrt
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from flint import acb, arb, fmpq
 
 from tacit_check.balls import HALF, ONE, ZERO, Number, half_square_tail, largest, said
 from tacit_check.composing import Composed, Worst
-from tacit_check.mechanisms import NOT_NEGATIVE, RATE, Known, Reader
+from tacit_check.mechanisms import FEW, NOT_NEGATIVE, RATE, Known, Reader
 from tacit_check.projections import integral
-from tacit_check.reading import Field, Fields, Proof, count, fields, kind_of, sentence, within
+from tacit_check.reading import NONE, Field, Fields, Proof, fields, kind_of, sentence, within
 
 HOLDS, FALSE, NOT_SHOWN, NOT_CHECKABLE = "holds", "false", "not shown", "not checkable"
+# The fields of a claim.
+Claim = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,8 @@ class Result:
     notes: tuple[str, ...] = ()
 
     @property
-    def holds(self) -> bool:
-        """Whether every claim that can be checked holds, and at least one can."""
-        return self.word == HOLDS
-
-    @property
     def word(self) -> str:
-        """The verdict of all: the worst."""
+        """The verdict of all: the worst; it holds where all that can be checked do."""
         found = {one.verdict for one in self.verdicts}
         return next((one for one in (FALSE, NOT_SHOWN, HOLDS) if one in found), NOT_CHECKABLE)
 
@@ -74,7 +69,27 @@ class Bounds(NamedTuple):
 
 
 NOTHING = Bounds()
-Claim: TypeAlias = Mapping[str, Any]
+EVIDENCE = Bounds(theorem="statistical evidence: believed or repeated, not proved")
+
+
+class Kind(NamedTuple):
+    """A kind of claim.
+
+    Attributes:
+        rule: bounds of what it speaks of, told the claim, what is known and it composed.
+        bounded: which of the fields is claimed to bound it.
+        words: the claim in words.
+        needed: the fields that it needs.
+        optional: those that it may have.
+        paired: whether it speaks of a pair of inputs alone.
+    """
+
+    rule: Callable[[Claim, Known, Composed], Bounds]
+    bounded: str
+    words: str
+    needed: Fields
+    optional: Fields = NONE
+    paired: bool = False
 
 
 def check(proof: Proof, measured: Mapping[str, Any] | None = None) -> Result:
@@ -89,27 +104,24 @@ def check(proof: Proof, measured: Mapping[str, Any] | None = None) -> Result:
     """
     reader = Reader(proof, measured)
     known = reader.read(proof.mechanism)
-    claims = [kind_of(node, "claims", CLAIMS) for node in proof.claims]
-    found = [fields(rest, kind, *CLAIMS[kind][:2]) for kind, rest in claims]
+    read = [kind_of(node, "claims", CLAIMS) for node in proof.claims]
+    claims = [(kind, fields(rest, kind, *CLAIMS[kind][3:5])) for kind, rest in read]
     # lattices are built for the least δ that is asked for
-    deltas = [one["delta"] for one in found if one.get("delta")]
-    least = min(deltas, default=fmpq(1, 10**10))
+    least = min((one["delta"] for _, one in claims if one.get("delta")), default=fmpq(1, 10**10))
     parts = known.choices[0] if known.choices else ()
     composed = Worst(known.choices, least) if known.choices[1:] else Composed(parts, least)
     verdicts = []
-    for (kind, written), claim in zip(claims, found, strict=True):
-        words = CLAIMS[kind][3].format(**written)
+    for (kind, claim), (_, written) in zip(claims, read, strict=True):
+        words = CLAIMS[kind].words.format(**written)
         if known.unknown:
             verdicts.append(Checked(words, NOT_CHECKABLE, why=known.unknown))
             continue
         # δ = 0 bounds the loss itself
-        kind = "pure-dp" if claim.get("delta") == 0 else kind
-        _, _, bounded, _, rule = CLAIMS[kind]
-        bounds = rule(claim, known, composed)
+        rule, bounded, *_, paired = CLAIMS["pure-dp" if claim.get("delta") == 0 else kind]
+        bounds = rule(claim, known, composed) if known.choices or not paired else NOTHING
         reader.theorems[bounds.theorem] = None
         verdicts.append(verdict(words, claim.get(bounded), bounds))
-    reader.theorems.update(dict.fromkeys(composed.theorems))
-    theorems = tuple(filter(None, reader.theorems))
+    theorems = tuple(filter(None, dict.fromkeys([*reader.theorems, *composed.theorems])))
     return Result(tuple(verdicts), tuple(reader.given), theorems, tuple(reader.notes))
 
 
@@ -128,30 +140,26 @@ def verdict(words: str, bound: fmpq | None, bounds: Bounds) -> Checked:
     return Checked(words, FALSE if lower is not None and lower > bound else NOT_SHOWN, *ends)
 
 
-def _approximate(claim: Claim, known: Known, composed: Composed) -> Bounds:
+def _sharp(value: Number, composed: Composed, theorem: str) -> Bounds:
+    # a lower bound too where some pair of inputs attains it
+    return Bounds(value, value if composed.attained else None, theorem)
+
+
+def _approximate(claim: Claim, _: Known, composed: Composed) -> Bounds:
     epsilon = claim["epsilon"]
-    if not known.choices:
-        return NOTHING
     if epsilon is None:
         # δ at an ε of ∞: what gives itself away
         return Bounds(composed.infinite())
     # at ε = 0 γ = 1 is a fraction: δ is the total variation, exactly
-    exact = composed.exact(fmpq(1)) if epsilon == 0 else None
-    if exact is not None:
-        return Bounds(exact, exact if composed.attained else None)
-    if composed.pure is not None and composed.pure <= epsilon:
-        return Bounds(ZERO, ZERO)
-    return Bounds(*composed.at(arb(epsilon), claim["delta"]))
+    return Bounds(*composed.at(None if epsilon else fmpq(1), arb(epsilon), claim["delta"]))
 
 
-def _pure(_: Claim, known: Known, composed: Composed) -> Bounds:
-    if not known.choices:
-        return NOTHING
+def _pure(_: Claim, __: Known, composed: Composed) -> Bounds:
     # no bound of the loss: at no ε is δ = 0
     found = arb.pos_inf() if composed.pure is None else composed.pure
     sharp = composed.attained and isinstance(found, fmpq)
-    source = "losses of releases about one record add up at most"
-    return Bounds(found, found if sharp else None, source)
+    theorem = "losses of releases about one record add up at most"
+    return Bounds(found, found if sharp else None, theorem)
 
 
 def _gaussian(_: Claim, __: Known, composed: Composed) -> Bounds:
@@ -159,19 +167,16 @@ def _gaussian(_: Claim, __: Known, composed: Composed) -> Bounds:
     if square is None:
         return NOTHING
     # exactly where it can be said exactly: a claim may be the truth itself
-    root: Number = fmpq(isqrt(int(square.p)), isqrt(int(square.q)))
-    root = root if root * root == square else arb(square).sqrt()
-    source = "Dong, Roth and Su (2022), Corollary 3.3: squares of μ add up"
-    return Bounds(root, root if composed.attained else None, source)
+    exact = fmpq(isqrt(int(square.p)), isqrt(int(square.q)))
+    root = exact if exact * exact == square else arb(square).sqrt()
+    return _sharp(root, composed, "Dong, Roth and Su (2022), Corollary 3.3: squares of μ add up")
 
 
 def _renyi(claim: Claim, _: Known, composed: Composed) -> Bounds:
-    moment = composed.moment(claim["order"])
+    moment, theorem = composed.moment(claim["order"]), "Proposition 1: Rényi divergences add up"
     if moment is None:
         return NOTHING
-    value = moment / arb(claim["order"] - 1)
-    source = "Mironov (2017), Proposition 1: Rényi divergences add up"
-    return Bounds(value, value if composed.attained else None, source)
+    return _sharp(moment / arb(claim["order"] - 1), composed, f"Mironov (2017), {theorem}")
 
 
 def _success(claim: Claim, known: Known, composed: Composed) -> Bounds:
@@ -179,52 +184,40 @@ def _success(claim: Claim, known: Known, composed: Composed) -> Bounds:
     if prior == 1 or success == 1:
         return Bounds(fmpq(1), fmpq(1))
     if not known.choices:
-        return _guess(claim, known, prior)
+        return _guess(success, known, prior)
     # 1 − p + p H(ε), ε = ln((1 − p)/p): as δ at an ε
-    source = "Neyman and Pearson: success is 1 − p + p H(ln((1 − p)/p))"
-    odds = (1 - prior) / prior
-    exact = composed.exact(odds)
-    upper: Number | None = exact
-    lower: Number | None = exact if composed.attained else None
-    if exact is None:
-        upper, lower = composed.at(arb(odds).log(), (success - (1 - prior)) / prior)
-
-    def right(height: Number | None) -> Number | None:
-        return None if height is None else height * prior + (1 - prior)
-
-    return Bounds(right(upper), right(lower), source)
+    odds, blind = (1 - prior) / prior, 1 - prior
+    ends = composed.at(odds, arb(odds).log(), (success - blind) / prior)
+    upper, lower = (None if end is None else end * prior + blind for end in ends)
+    return Bounds(upper, lower, "Neyman and Pearson: success is 1 − p + p H(ln((1 − p)/p))")
 
 
-def _guess(claim: Claim, known: Known, prior: fmpq) -> Bounds:
+def _guess(success: fmpq, known: Known, prior: fmpq) -> Bounds:
     """Bounds of a guess that is right with probability ``prior`` blind, by counting or by nats."""
-    success = claim["success"]
-    if known.cells is not None:
-        occupied, candidates, counted = known.cells
-        # a prior as a decimal: 1/3 as .3333 to six digits
-        if abs(prior * candidates - 1) * 10**6 <= 1:
-            value = fmpq(occupied, candidates)
-            return Bounds(value, value if counted else None, "Bayes' rule")
+    # a prior as a decimal: 1/3 as .3333 to six digits
+    if known.cells is not None and abs(prior * known.cells[1] - 1) * 10**6 <= 1:
+        value = fmpq(*known.cells[:2])
+        return Bounds(value, value if known.cells[2] else None, "Bayes' rule")
     if known.factor is not None:
         return Bounds(min(fmpq(1), known.factor * prior), None, "maximal leakage")
-    if known.nats is not None and success > prior:
-        # holds where kl(s ‖ q) >= nats; said as s itself where it does
-        s, q = arb(success), arb(prior)
-        told = s * (s / q).log() + (ONE - s) * ((ONE - s) / (ONE - q)).log()
-        source = "residual-pac, Eq. 17: kl(success ‖ prior) <= I(X; Y)"
-        return Bounds(success if told >= known.nats else fmpq(1), None, source)
-    return NOTHING
+    if known.nats is None or success <= prior:
+        return NOTHING
+    # holds where kl(s ‖ q) >= nats; said as s itself where it does
+    s, q = arb(success), arb(prior)
+    told = s * (s / q).log() + (ONE - s) * ((ONE - s) / (ONE - q)).log()
+    theorem = "residual-pac, Eq. 17: kl(success ‖ prior) <= I(X; Y)"
+    return Bounds(success if told >= known.nats else fmpq(1), None, theorem)
 
 
 def _naming(claim: Claim, known: Known, composed: Composed) -> Bounds:
     candidates, square = claim["candidates"], composed.gaussian
     named = known.cells is not None and known.cells[1] == candidates
     if named or (known.factor is not None and not known.choices):
-        return _guess(claim, known, fmpq(1, candidates))
-    if square is None or candidates > 100_000:
+        return _guess(claim["success"], known, fmpq(1, candidates))
+    if square is None or candidates > MOST_NAMED:
         return NOTHING
-    value = simplex(arb(square).sqrt(), candidates)
-    source = "k Gaussians at most μ apart are told apart best as a regular simplex of side μ"
-    return Bounds(value, value if composed.attained else None, source)
+    theorem = "k Gaussians at most μ apart are told apart best as a regular simplex of side μ"
+    return _sharp(simplex(arb(square).sqrt(), candidates), composed, theorem)
 
 
 def simplex(mu: arb, candidates: int) -> arb:
@@ -241,31 +234,29 @@ def simplex(mu: arb, candidates: int) -> arb:
 
 
 def _information(claim: Claim, known: Known, composed: Composed) -> Bounds:
-    candidates = claim.get("candidates")
-    bounds: list[arb] = [] if known.nats is None else [known.nats]
-    if known.choices and candidates is None:
-        # under every law on two inputs: ln 2, and the capacity at the variance μ²/4
-        bounds.append(arb(2).log())
-        if composed.gaussian is not None:
-            bounds.append((ONE + arb(composed.gaussian) / 4).log() * HALF)
-    if candidates is not None and (bounds or known.choices):
-        bounds.append(arb(candidates).log())
-    if not bounds:
+    told = known.nats if known.factor is None else arb(known.factor).log()
+    # of a pair under every law on two inputs: ln 2, and the capacity at the variance μ²/4
+    many = claim.get("candidates", 2 if known.choices else None)
+    if told is None and not known.choices:
         return NOTHING
-    least = -largest(-bound for bound in bounds)
-    return Bounds(least, None, "I(X; Y) <= ln of what there is; Shannon's capacity")
+    bounds = [arb.pos_inf() if told is None else told, arb(many).log() if many else arb.pos_inf()]
+    if composed.gaussian is not None and "candidates" not in claim:
+        bounds.append((ONE + arb(composed.gaussian) / 4).log() * HALF)
+    theorem = "I(X; Y) <= ln of what there is; Shannon's capacity"
+    return Bounds(-largest(-bound for bound in bounds), None, theorem)
 
 
 def _factor(_: Claim, known: Known, composed: Composed) -> Bounds:
     if known.factor is not None:
         return Bounds(known.factor)
-    if known.choices and composed.pure is not None:
-        # ln of the factor is at most ε under every prior
-        return Bounds(arb(composed.pure).exp(), None, "maximal leakage is at most ε")
-    return NOTHING
+    if composed.pure is None:
+        return NOTHING
+    # ln of the factor is at most ε under every prior
+    return Bounds(arb(composed.pure).exp(), None, "maximal leakage is at most ε")
 
 
-EVIDENCE = Bounds(theorem="statistical evidence: believed or repeated, not proved")
+def _evidence(*_: Any) -> Bounds:
+    return EVIDENCE
 
 
 def or_nothing(field: Field) -> Field:
@@ -273,38 +264,29 @@ def or_nothing(field: Field) -> Field:
     return lambda value, name: None if value == "Infinity" else field(value, name)
 
 
-Rule: TypeAlias = Callable[[Claim, Known, Composed], Bounds]
-LOSS, FEW = or_nothing(NOT_NEGATIVE), count(2)
-# kind: the fields it needs, those it may have, which of them is the bound, the words, and the rule.
-CLAIMS: dict[str, tuple[Fields, Fields, str, str, Rule]] = {
-    "approximate-dp": (
-        *({"epsilon": LOSS, "delta": RATE}, {}, "delta"),
-        *("ε <= {epsilon} at δ = {delta}", _approximate),
+# What a naming is worked out for.
+MOST_NAMED = 100_000
+LOSS, ABOVE, ORDER = or_nothing(NOT_NEGATIVE), within(0, 1, above=True), within(1, above=True)
+EPSILON: Fields = {"epsilon": LOSS}
+ORDERED: Fields = {"order": ORDER, "epsilon": LOSS}
+GUESS: Fields = {"prior": ABOVE, "success": RATE}
+NAMED: Fields = {"candidates": FEW, "success": RATE}
+GROWTH: Fields = {"factor": or_nothing(within(1))}
+SAID: Fields = {"statement": sentence, "confidence": RATE}
+BOTH: Fields = {**EPSILON, "delta": RATE}
+MANY: Fields = {"candidates": FEW}
+CLAIMS: dict[str, Kind] = {
+    "approximate-dp": Kind(
+        _approximate, "delta", "ε <= {epsilon} at δ = {delta}", BOTH, paired=True
     ),
-    "pure-dp": ({"epsilon": LOSS}, {}, "epsilon", "ε <= {epsilon} at δ = 0", _pure),
-    "gaussian-dp": ({"mu": LOSS}, {}, "mu", "μ <= {mu}", _gaussian),
-    "renyi": (
-        *({"order": within(1, above=True), "epsilon": LOSS}, {}, "epsilon"),
-        *("Rényi divergence of order {order} <= {epsilon} nats", _renyi),
+    "pure-dp": Kind(_pure, "epsilon", "ε <= {epsilon} at δ = 0", EPSILON, paired=True),
+    "gaussian-dp": Kind(_gaussian, "mu", "μ <= {mu}", {"mu": LOSS}),
+    "renyi": Kind(
+        _renyi, "epsilon", "Rényi divergence of order {order} <= {epsilon} nats", ORDERED
     ),
-    "success": (
-        *({"prior": within(0, 1, above=True), "success": RATE}, {}, "success"),
-        *("success <= {success}, prior {prior}", _success),
-    ),
-    "naming": (
-        *({"candidates": FEW, "success": RATE}, {}, "success"),
-        *("success <= {success} in naming one of {candidates}", _naming),
-    ),
-    "information": (
-        *({"nats": LOSS}, {"candidates": FEW}, "nats"),
-        *("information <= {nats} nats", _information),
-    ),
-    "factor": (
-        *({"factor": or_nothing(within(1))}, {}, "factor"),
-        *("every chance grows by a factor <= {factor}", _factor),
-    ),
-    "statistical": (
-        *({"statement": sentence, "confidence": RATE}, {}, ""),
-        *("{statement} (confidence {confidence})", lambda *_: EVIDENCE),
-    ),
+    "success": Kind(_success, "success", "success <= {success}, prior {prior}", GUESS),
+    "naming": Kind(_naming, "success", "success <= {success} in naming one of {candidates}", NAMED),
+    "information": Kind(_information, "nats", "information <= {nats} nats", {"nats": LOSS}, MANY),
+    "factor": Kind(_factor, "factor", "every chance grows by a factor <= {factor}", GROWTH),
+    "statistical": Kind(_evidence, "", "{statement} (confidence {confidence})", SAID),
 }

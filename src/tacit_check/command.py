@@ -1,8 +1,7 @@
 """Check files, each within a limit of time and memory that the checker sets itself."""
 
-from __future__ import annotations
-
 import argparse
+import contextlib
 import importlib.util
 import json
 import os
@@ -10,7 +9,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, TextIO
+from typing import Any
 
 from tacit_check import VERSION
 
@@ -57,10 +56,8 @@ def each(arguments: Sequence[str] | None = None) -> int:
         return REFUSED
     # once, before a process of its own for every file
     importlib.import_module("tacit_check.claims")
-    worst = HELD
-    for path in chosen.files:
-        worst = max(worst, tell(path, within(path, chosen.data), sys.stdout, plain=chosen.json))
-    return worst
+    found = ((path, within(path, chosen.data)) for path in chosen.files)
+    return max(tell(path, answer, plain=chosen.json) for path, answer in found)
 
 
 def within(path: str, data: str | None = None) -> dict[str, Any]:
@@ -75,28 +72,24 @@ def within(path: str, data: str | None = None) -> dict[str, Any]:
     child = os.fork()
     if child == 0:
         # the child: nothing of it reaches the caller but one line of JSON
-        os.close(reader)
         try:
             limit()
-            answer = found(path, data)
+            told = found(path, data)
         except MemoryError:
-            answer = refusal(f"needs more than {MEGABYTES} MB")
+            told = refusal(f"needs more than {MEGABYTES} MB")
         except BaseException as error:
-            answer = refusal(f"cannot be checked ({type(error).__name__})")
-        with os.fdopen(writer, "w", encoding="utf-8") as stream:
-            json.dump(answer, stream)
+            told = refusal(f"cannot be checked ({type(error).__name__})")
+        with open(writer, "w", encoding="utf-8") as stream:
+            json.dump(told, stream)
         os._exit(0)
     os.close(writer)
-    with os.fdopen(reader, encoding="utf-8") as stream:
+    with open(reader, encoding="utf-8") as stream:
         content = stream.read()
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status) or not content:
-        late = os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL)
-        what = f"{SECONDS} s" if late else f"{MEGABYTES} MB"
-        return refusal(f"needs more than {what}")
-    answer = json.loads(content)
-    assert isinstance(answer, dict)
-    return answer
+    ended = os.WTERMSIG(os.waitpid(child, 0)[1])
+    if content and not ended:
+        return dict(json.loads(content))
+    late = ended in (signal.SIGXCPU, signal.SIGKILL)
+    return refusal("needs more than " + (f"{SECONDS} s" if late else f"{MEGABYTES} MB"))
 
 
 def limit() -> None:
@@ -107,8 +100,8 @@ def limit() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5))
     size = MEGABYTES << 20
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    if hard == resource.RLIM_INFINITY or size < hard:
+    # a lower limit stands
+    with contextlib.suppress(ValueError):
         resource.setrlimit(resource.RLIMIT_DATA, (size, size))
     # FLINT says that it has no memory, on either stream, and ends the process
     with open(os.devnull, "wb") as nowhere:
@@ -125,14 +118,13 @@ def found(path: str, data: str | None = None) -> dict[str, Any]:
     from tacit_check.balls import RefusedFileError
     from tacit_check.claims import check
     from tacit_check.data import measure
-    from tacit_check.reading import read
+    from tacit_check.reading import contents, parse
 
     try:
-        proof = read(path)
-        result = check(proof, {} if data is None else measure(data))
+        result = check(parse(contents(path)), None if data is None else measure(data))
     except RefusedFileError as error:
         return refusal(str(error))
-    return {"word": result.word, "why": "", "holds": result.holds, **asdict(result)}
+    return {"word": result.word, "why": "", "holds": result.word == "holds", **asdict(result)}
 
 
 def refusal(why: str) -> dict[str, Any]:
@@ -141,39 +133,28 @@ def refusal(why: str) -> dict[str, Any]:
     return {"word": "refused", "why": why, "holds": False, **nothing}
 
 
-def tell(path: str, answer: dict[str, Any], stream: TextIO, *, plain: bool = False) -> int:
+def tell(path: str, answer: dict[str, Any], *, plain: bool = False) -> int:
     """Say what was found of a file; return its exit status."""
     status = REFUSED if answer["word"] == "refused" else HELD if answer["holds"] else WORSE
-    if plain:
-        print(json.dumps({"file": path, "checker": VERSION, **answer}), file=stream)
+    if plain or status == REFUSED:
+        told = json.dumps({"file": path, "checker": VERSION, **answer})
+        print(told if plain else f"{path}: refused: {answer['why']}")
         return status
-    if status == REFUSED:
-        print(f"{path}: refused: {answer['why']}", file=stream)
-        return status
-    print(f"{path}: {answer['word']}", file=stream)
-    for one in answer["verdicts"]:
-        print(f"  {one['verdict']}: {one['claim']}{_numbers(one)}", file=stream)
-    for heading, lines in (
-        ("taken as given", answer["given"]),
-        ("holds", answer["notes"]),
-        ("theorems", answer["theorems"]),
+    lines = [f"{path}: {answer['word']}"]
+    lines += [f"  {one['verdict']}: {one['claim']}{_numbers(one)}" for one in answer["verdicts"]]
+    for heading, name in (
+        ("taken as given", "given"),
+        ("holds", "notes"),
+        ("theorems", "theorems"),
     ):
-        if lines:
-            print(f"  {heading}:", file=stream)
-            for line in lines:
-                print(f"    {line}", file=stream)
-    print(f"  checked by tacit_check {VERSION}: {answer['word']}", file=stream)
+        lines += [f"  {heading}:"] * bool(answer[name]) + [f"    {one}" for one in answer[name]]
+    print(*lines, f"  checked by tacit_check {VERSION}: {answer['word']}", sep="\n")
     return status
 
 
 def _numbers(one: dict[str, Any]) -> str:
     if one["why"]:
         return f" ({one['why']})"
-    ends = [f"at most {one['upper']}"] if one["upper"] else []
-    ends += [f"at least {one['lower']}"] if one["lower"] else []
-    return f" (the mechanism: {', '.join(ends)})" if ends else ""
-
-
-def exit_main() -> None:
-    """Run `main` and exit with its status: the entry of the file that an auditor copies."""
-    raise SystemExit(main())
+    said = (("at most", one["upper"]), ("at least", one["lower"]))
+    ends = ", ".join(f"{side} {number}" for side, number in said if number)
+    return f" (the mechanism: {ends})" if ends else ""

@@ -1,31 +1,27 @@
 """Independent releases about one record together: by a closed form, else on a lattice."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 from flint import arb, fmpq
 
-from tacit_check import laws
-from tacit_check.balls import ONE, ZERO, Number, integer_down, largest
-from tacit_check.curves import Curve, Pair, highest
+from tacit_check.balls import ONE, ZERO, Number, largest
+from tacit_check.curves import Curve, Pair, Parts, highest
 from tacit_check.elementary import failing, gaussian
-from tacit_check.lower import lower_bound
-
-# (count, pair) of releases about one record.
-Parts: TypeAlias = Sequence[tuple[int, Pair]]
+from tacit_check.laws import FARTHEST, Lattice, Law
+from tacit_check.lower import Gathered
 
 # Points of a lattice: the first that shows the claim. Above the claim by more than the share beside
 # them, four times the points hardly show it either; near the largest loss the first is coarse.
-SIZES = ((1 << 13, 9.0), (1 << 15, 1.0), (1 << 17, 0.0))
+Sizes = tuple[tuple[int, float], ...]
+SIZES: Sizes = ((1 << 13, 9.0), (1 << 15, 1.0), (1 << 17, 0.0))
 # A lattice that shows most of several mechanisms to be no worse than claimed.
 ROUGH = (1 << 10, 9.0)
 # Points of a lattice that bounds from below, and how far above the claim it may refute it.
 MOST_LOWER, DOUBT = 1 << 15, arb("1.01")
-# Of δ: what may be cut at the ends, and the smallest δ that a success is known to.
-CUT, SMALLEST = 2**-16, fmpq(1, 10**12)
+# The smallest δ that lattices are built for where a larger one is asked for.
+LARGEST = fmpq(1, 10**4)
 SOURCE = "Doroshenko et al. (2022), Section 4: connect the dots; sums in whole numbers"
 
 
@@ -38,124 +34,89 @@ class Composed:
         sizes: points of lattices, and shares above a claim.
     """
 
-    def __init__(
-        self, parts: Parts, delta: fmpq, sizes: Sequence[tuple[int, float]] = SIZES
-    ) -> None:
-        self.sizes, self.parts = sizes, merged(parts)
-        self.least = min(delta, fmpq(1, 10**4))
+    def __init__(self, parts: Parts, delta: fmpq, sizes: Sizes = SIZES) -> None:
+        self.sizes, self.parts, self.least = sizes, merged(parts), min(delta, LARGEST)
         self.theorems: tuple[str, ...] = ()
-        self._laws: dict[tuple[int, int], tuple[laws.Law, int]] = {}
+        self._laws: dict[Any, list[tuple[Lattice, Law]]] = {}
+        # whether some pair of inputs attains what is computed
+        self.attained = all(curve.attained for _, pair in parts for curve in pair.curves)
+        curves = [curve for _, pair in self.parts for curve in pair.curves]
+        self.known = self.attained and all(curve.tails for curve in curves)
+        # the curves of all, where they are those of one release, and μ², where all are Gaussian
+        self.alone = curves if [count for count, _ in self.parts] == [1] else []
+        self.gaussian = self.alone[0].gaussian if len(self.alone) == 1 else None
 
-    @cached_property
-    def alone(self) -> Pair | None:
-        """The pair of all together, where it is that of one release."""
-        return self.parts[0][1] if len(self.parts) == 1 and self.parts[0][0] == 1 else None
-
-    @cached_property
-    def attained(self) -> bool:
-        """Whether some pair of inputs attains what is computed."""
-        return all(curve.attained for _, pair in self.parts for curve in pair.curves)
-
-    @cached_property
-    def gaussian(self) -> fmpq | None:
-        """μ² of all together, where all are Gaussian."""
-        curves = self.alone.curves if self.alone else ()
-        return curves[0].gaussian if len(curves) == 1 else None
-
-    def summed(self, of: Callable[[Curve], Any]) -> Any:
+    def summed(self, of: Callable[[Curve], Number | None]) -> Number | None:
         """Return the sum over releases of the larger in both orders; None where one is unknown."""
-        total = None
+        total: Number = fmpq(0)
         for count, pair in self.parts:
-            found = [of(curve) for curve in pair.curves]
-            if any(one is None for one in found):
+            known = [one for one in map(of, pair.curves) if one is not None]
+            if len(known) < len(pair.curves):
                 return None
-            each = largest(found) * count
-            total = each if total is None else total + each
-        return total
+            total = total + largest(known) * count
+        return total if self.parts else None
 
     @cached_property
     def pure(self) -> Number | None:
         """A bound of the loss of all together; exact where that of each is."""
-        exact: fmpq | None = self.summed(lambda curve: curve.pure)
-        most: arb | None = self.summed(lambda curve: curve.most) if exact is None else None
-        return most if exact is None else exact
+        return self.summed(lambda curve: curve.most)
 
-    def exact(self, gamma: fmpq) -> fmpq | None:
-        """Return H at γ = e^ε as a fraction, where one release has one."""
-        ways = [curve.exact for curve in self.alone.curves] if self.alone else [None]
-        known = [way(gamma) for way in ways if way is not None]
-        return max(known) if len(known) == len(ways) else None
-
-    def moment(self, order: fmpq) -> arb | None:
+    def moment(self, order: fmpq) -> Number | None:
         """Return ln ∫ P^α Q^{1−α} of the worse order."""
-        found: arb | None = self.summed(lambda one: one.renyi(order) if one.renyi else None)
-        return found
+        return self.summed(lambda one: one.renyi(order) if one.renyi else None)
 
-    def at(self, epsilon: arb, claimed: fmpq) -> tuple[arb, arb | None]:
-        """Return an upper and a lower bound of H(ε), worse order, sharp enough for a claim."""
-        closed = self.closed(epsilon)
+    def at(self, gamma: fmpq | None, epsilon: arb, claimed: fmpq) -> tuple[Number, Number | None]:
+        """Return an upper and a lower bound of H(ε), worse order, sharp enough for a claim.
+
+        Args:
+            gamma: e^ε where it is a fraction.
+            epsilon: ε.
+            claimed: what H is said to be at most.
+        """
+        closed = self.closed(gamma, epsilon)
         if closed is not None:
             return closed, closed if self.attained else None
         self.theorems = (SOURCE,)
         upper, lower, limit = ONE, None, arb(claimed)
         for size, share in self.sizes:
-            found = (self.law(way, size) for way in self.ways)
-            upper = largest(laws.height(law, epsilon, bits) for law, bits in found)
+            upper = self.on(Lattice, size, epsilon)
             if upper <= limit:
                 break
-            if upper > limit * DOUBT or size == self.sizes[-1][0]:
-                lower = self.lower(epsilon, min(size, MOST_LOWER))
+            if self.known and (upper > limit * DOUBT or size == self.sizes[-1][0]):
+                lower = self.on(Gathered, min(size, MOST_LOWER), epsilon)
             if upper > limit * (ONE + share) or (lower is not None and lower > limit):
                 break
         return upper, lower
 
-    def closed(self, epsilon: arb) -> arb | None:
+    def closed(self, gamma: fmpq | None, epsilon: arb) -> Number | None:
         """Return H(ε) of one release, beside one that may give itself away; None of others."""
+        ways = [curve.exact for curve in self.alone]
+        if gamma is not None and ways and all(ways):
+            return max(way(gamma) for way in ways if way)
+        if self.pure is not None and self.pure <= epsilon:
+            return fmpq(0)
         chance = self.parts[-1][1].curves[0].fails if self.parts else None
-        if not self.alone and (chance is None or len(self.parts) > 2 or self.parts[0][0] > 1):
+        if not self.alone and (chance is None or [one for one, _ in self.parts] != [1, 1]):
             return None
-        value = largest(curve.at(epsilon) for curve in self.parts[0][1].curves)
+        value: arb = largest(curve.at(epsilon) for curve in self.parts[0][1].curves)
         # P = (1 − δ) P' + δ R, Q = (1 − δ) Q' + δ R': H = δ + (1 − δ) H', in either order
         return value if self.alone or chance is None else chance + (ONE - chance) * value
 
-    def lower(self, epsilon: arb, size: int) -> arb | None:
-        """Return a lower bound of H(ε) in the worse order; None where no pair attains it."""
-        if not all(one.attained and one.tails for _, pair in self.parts for one in pair.curves):
-            return None
-        ways = [
-            [(count, pair.curves[way % len(pair.curves)]) for count, pair in self.parts]
-            for way in self.ways
-        ]
-        return largest(lower_bound(way, epsilon, self.least, size) for way in ways)
-
     def infinite(self) -> arb:
         """Return the mass of an infinite loss, at most."""
-        return arb(self.summed(lambda curve: curve.at(arb(laws.FARTHEST)))).min(ONE)
+        return arb(self.summed(lambda curve: curve.at(arb(FARTHEST))) or ZERO).min(ONE)
 
-    @property
-    def ways(self) -> range:
-        """Orders that are checked: two where a curve differs."""
-        return range(max(len(pair.curves) for _, pair in self.parts))
-
-    def law(self, way: int, size: int) -> tuple[laws.Law, int]:
-        """Return the upper law of all together in one order, and its bits."""
-        if (way, size) not in self._laws:
-            total = sum(count for count, _ in self.parts)
-            # 2^−bits: N T roundings stay below δ 2^−24
-            bits = size.bit_length() + total.bit_length() + int(1 / self.least).bit_length() + 26
-            # what one release may leave beyond its lattice, and what all may cut at the ends
-            mass = arb(self.least) * arb(CUT)
-            stages = sum(2 * count.bit_length() + 1 for count, _ in self.parts)
-            lattice = laws.Lattice(size, bits, integer_down(mass, bits) // (2 * stages))
-            found: laws.Law | None = None
-            for count, pair in self.parts:
-                curve = pair.curves[way % len(pair.curves)]
-                one = laws.upper_law(lattice, curve, mass / total)
-                one = lattice.power(one, count)
-                found = one if found is None else lattice.add(found, one)
-            assert found is not None
-            self._laws[way, size] = found, bits
-        return self._laws[way, size]
+    def on(self, side: type[Lattice], size: int, epsilon: arb) -> arb:
+        """Return a bound of H(ε) of the worse order, from above or below, on so many points."""
+        key, total = (side, size), sum(count for count, _ in self.parts)
+        if key not in self._laws:
+            # two orders where a curve differs
+            orders = range(max(len(pair.curves) for _, pair in self.parts))
+            lattices = [side(size, total, self.least) for _ in orders]
+            self._laws[key] = [
+                (one, one.together(self.parts, way)) for way, one in enumerate(lattices)
+            ]
+        return largest(lattice.height(law, epsilon) for lattice, law in self._laws[key])
 
 
 class Worst(Composed):
@@ -170,14 +131,14 @@ class Worst(Composed):
         super().__init__((), delta)
         self.choices = [Composed(parts, delta, (ROUGH, *SIZES)) for parts in choices]
 
-    def at(self, epsilon: arb, claimed: fmpq) -> tuple[arb, arb | None]:
+    def at(self, gamma: fmpq | None, epsilon: arb, claimed: fmpq) -> tuple[Number, Number | None]:
         """Return an upper and a lower bound of the largest H(ε)."""
         self.theorems = (SOURCE,)
-        upper, lower = ZERO, ZERO
+        upper: Number = ZERO
+        lower: Number = ZERO
         for one in self.choices:
-            above, below = one.at(epsilon, claimed)
-            upper = upper.max(above)
-            lower = lower if below is None else lower.max(below)
+            above, below = one.at(gamma, epsilon, claimed)
+            upper, lower = largest([upper, above]), largest([lower, below or ZERO])
             if not above <= claimed:
                 # one that is not shown is enough, and those after it are not looked at
                 return ONE, lower
@@ -194,10 +155,7 @@ def alike(parts: Parts) -> Parts:
     # the sampled sample of an asymmetric pair has more curves than orders: never one by one
     if len(orders) <= 1 and all(order for order, _ in orders):
         return parts
-    return [
-        (count, pair if len(pair.curves) == 1 else Pair((highest(pair.curves),)))
-        for count, pair in parts
-    ]
+    return [(count, Pair((highest(pair.curves),))) for count, pair in parts]
 
 
 def merged(parts: Parts) -> list[tuple[int, Pair]]:
@@ -205,21 +163,14 @@ def merged(parts: Parts) -> list[tuple[int, Pair]]:
 
     Squares of μ add up exactly, and nothing gives itself away with probability Π (1 − δ).
     """
-    square, silent, rest = fmpq(0), ONE, []
-    moved, failed = [], []
+    square, silent, rest, fails = fmpq(0), ONE, [], False
     for count, pair in alike(parts):
         curve = pair.curves[0]
         if curve.fails is not None:
-            silent *= (ONE - curve.fails) ** count
-            failed.append(curve.attained)
+            silent, fails = silent * (ONE - curve.fails) ** count, True
         elif curve.gaussian is not None and len(pair.curves) == 1:
             square += curve.gaussian * count
-            moved.append(curve.attained)
         else:
             rest.append((count, pair))
-    if moved and (square > 0 or not rest):
-        rest.insert(0, (1, gaussian(square) if all(moved) else gaussian(square).bounding))
-    if failed:
-        shown = failing(ONE - silent)
-        rest.append((1, shown if all(failed) else shown.bounding))
-    return rest
+    moved = [(1, gaussian(square))] if square > 0 or (parts and not rest) else []
+    return moved + rest + ([(1, failing(ONE - silent))] if fails else [])

@@ -1,19 +1,16 @@
 """Hockey-stick curves: H(ε) = P(L > ε) − e^ε Q(L > ε) of a pair (P, Q) with loss L = ln dP/dQ."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 from flint import arb, fmpq
 
-from tacit_check.balls import ONE, ZERO, largest
+from tacit_check.balls import ONE, ZERO, Number, floors, largest
 
 # (P(L > ε), Q(L > ε)) at a real ε.
 Tails = Callable[[arb], tuple[arb, arb]]
 Height = Callable[[arb], arb]
-Moment = Callable[[fmpq], arb | None]
 
 
 @dataclass(frozen=True)
@@ -24,8 +21,7 @@ class Curve:
         height: H(ε) as a ball; of an upper bound, only its upper end says something.
         attained: whether some pair of inputs has this curve, so that lower ends say something too.
         tails: (P(L > ε), Q(L > ε)), where they are known; both orders follow from them.
-        most: L <= most surely; None where L is not bounded.
-        pure: the same as an exact number, where it is one.
+        most: L <= most surely, a fraction where it is one; None where L is not bounded.
         gaussian: μ² exactly, where it is the curve of N(μ, 1) against N(0, 1).
         exact: H at γ = e^ε as a fraction, where probabilities are fractions.
         fails: δ, where it is the curve of a release that gives itself away with probability δ and
@@ -37,12 +33,11 @@ class Curve:
     height: Height
     attained: bool = True
     tails: Tails | None = None
-    most: arb | None = None
-    pure: fmpq | None = None
+    most: Number | None = None
     gaussian: fmpq | None = None
     exact: Callable[[fmpq], fmpq] | None = None
-    renyi: Moment | None = None
     fails: arb | None = None
+    renyi: Callable[[fmpq], arb | None] | None = None
     costly: bool = False
 
     def at(self, epsilon: arb) -> arb:
@@ -67,23 +62,45 @@ class Pair:
     order: str = ""
 
     @property
-    def bounding(self) -> Pair:
+    def bounding(self) -> Self:
         """The same as upper bounds: nothing is proved false by them."""
         return replace(self, curves=tuple(replace(one, attained=False) for one in self.curves))
 
 
-def from_tails(tails: Tails, **known: Any) -> Curve:
-    """Return the curve of a pair by its tails, and what else is known of it."""
+# (count, pair) of releases about one record.
+Parts = Sequence[tuple[int, Pair]]
+
+
+def rising(
+    place: Height, above: Tails, *, steps: bool = False, most: Number | None = None, **known: Any
+) -> Curve:
+    """Return the curve of a pair on a line whose loss rises.
+
+    Args:
+        place: the loss exceeds ε where x > place(ε).
+        above: (P(X > x), Q(X > x)).
+        steps: whether x is a whole number.
+        most: the loss is within ± this.
+        known: what else is known of the curve.
+    """
+
+    def events(epsilon: arb) -> list[tuple[arb, arb]]:
+        if most is not None and abs(epsilon) >= most:
+            return [(ZERO, ZERO) if epsilon > 0 else (ONE, ONE)]
+        found = place(epsilon)
+        # of whole numbers those that the ball leaves open
+        return [above(x) for x in (map(arb, floors(found)) if steps else [found])]
 
     def height(epsilon: arb) -> arb:
-        # H(ε) = P(L > ε) − e^ε Q(L > ε): exact, in balls of enough bits for what cancels
-        own, other = tails(epsilon)
-        return own - epsilon.exp() * other
+        # H(ε) = P(L > ε) − e^ε Q(L > ε), the largest over events: exact, in balls of enough bits
+        # for what cancels
+        scale = epsilon.exp()
+        return largest(own - scale * other for own, other in events(epsilon))
 
-    return Curve(height, tails=tails, **known)
+    return Curve(height, tails=lambda epsilon: events(epsilon)[0], most=most, **known)
 
 
-def turned(curve: Curve, *, most: arb | None = None) -> Curve:
+def turned(curve: Curve, most: Number) -> Curve:
     """Return the curve of (Q, P) from that of (P, Q): H'(ε) = 1 − e^ε + e^ε H(−ε)."""
     known = curve.tails
 
@@ -96,14 +113,14 @@ def turned(curve: Curve, *, most: arb | None = None) -> Curve:
     def height(epsilon: arb) -> arb:
         return -epsilon.expm1() + epsilon.exp() * curve.at(-epsilon)
 
-    if known is not None:
-        return from_tails(tails, attained=curve.attained, most=most)
-    return Curve(height, attained=curve.attained, most=most)
+    return Curve(height, curve.attained, tails if known else None, most)
 
 
 def highest(curves: Sequence[Curve]) -> Curve:
     """Return the upper envelope: a curve that dominates each, and is one pair's at every ε."""
-    known = [curve.most for curve in curves if curve.most is not None]
+    if len(curves) == 1:
+        return curves[0]
+    known = [arb(curve.most) for curve in curves if curve.most is not None]
     return Curve(
         lambda epsilon: largest(curve.at(epsilon) for curve in curves),
         attained=all(curve.attained for curve in curves),

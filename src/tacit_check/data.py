@@ -1,68 +1,47 @@
 """The holder's data: what a file takes as given, computed from the file that its digest names."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
+from operator import sub
 from typing import Any
 
 from flint import arb, arb_mat, fmpq
 
-from tacit_check.balls import HALF, RefusedFileError
-from tacit_check.boxes import farthest, positive
-from tacit_check.reading import (
-    Bare,
-    Fields,
-    contents,
-    decimal,
-    fields,
-    kind_of,
-    listed,
-    rows,
-    strict,
-    word,
-)
+from tacit_check import reading
+from tacit_check.balls import HALF, require
+from tacit_check.boxes import Rows, farthest, positive
 
 MOST_NUMBERS = 1 << 20
-Rows = list[list[fmpq]]
 
 
 def measure(path: str) -> dict[str, Any]:
     """Return what a file of data gives, by its digest: μ², nats, or how many values occur."""
-    content = contents(path)
-    kind, rest = kind_of(strict(content), "data", KINDS)
-    head = {"format": word("tacit-data"), "version": word(Bare("1"))}
+    content = reading.contents(path)
+    kind, rest = reading.kind_of(reading.strict(content), "data", KINDS)
     needed, work = KINDS[kind]
-    found = fields(rest, "data", {**head, **needed})
+    found = reading.fields(rest, "data", {**HEAD, **needed})
     value = work(**{name: found[name] for name in needed})
     return {hashlib.sha256(content).hexdigest(): (kind, value)}
 
 
-def _swaps(covariance: Rows, rows: Rows, pairs: Rows) -> fmpq:
+def _swaps(covariance: Rows, rows: Rows, pairs: list[list[int]]) -> fmpq:
     # the largest distance of x_i − x_j over the listed pairs (i, j) of rows
-    found = []
-    for pair in pairs:
-        if len(pair) != 2 or any(one.q != 1 or not 0 <= one < len(rows) for one in pair):
-            raise RefusedFileError("pairs: expected two rows each, counted from 0")
-        one, other = rows[int(pair[0].p)], rows[int(pair[1].p)]
-        found.append([a - b for a, b in zip(one, other, strict=True)])
-    return farthest(covariance, found)
+    fine = all(one < len(rows) for pair in pairs for one in pair)
+    require(fine, "pairs: expected two rows each, counted from 0")
+    return farthest(covariance, [list(map(sub, rows[one], rows[other])) for one, other in pairs])
 
 
 def _log_det(covariance: Rows, outputs: Rows, weights: list[fmpq]) -> arb:
     # S = Σ w xxᵀ − x̄x̄ᵀ with weights that sum to 1; ½ (ln det(Σ + S) − ln det Σ)
-    if len(weights) != len(outputs) or min(weights) < 0 or max(weights) == 0:
-        raise RefusedFileError("weights: expected one of each output, not negative")
-    total, size = sum(weights, fmpq(0)), len(outputs[0])
-    noise = positive(covariance, size)
-    points = arb_mat([[arb(one) for one in row] for row in outputs])
-    shares = [arb(weight / total) for weight in weights]
-    mean = arb_mat([shares]) * points
-    centred = points - arb_mat([[arb(1)] for _ in outputs]) * mean
-    heavy = arb_mat(
-        [[share * one for one in row] for share, row in zip(shares, centred.tolist(), strict=True)]
-    )
-    return ((noise + centred.transpose() * heavy).det().log() - noise.det().log()) * HALF
+    fine = len(weights) == len(outputs) and min(weights) >= 0 and max(weights) > 0
+    require(fine, "weights: expected one of each output, not negative")
+    noise, total = positive(covariance, len(outputs[0])), sum(weights, fmpq(0))
+    shares = [weight / total for weight in weights]
+    heavy = [[share * one for one in row] for share, row in zip(shares, outputs, strict=True)]
+    # of what cancels 40 digits more are held than anything is said in
+    points, mean = arb_mat(outputs), arb_mat([shares]) * arb_mat(outputs)
+    spread = points.transpose() * arb_mat(heavy) - mean.transpose() * mean
+    return ((noise + spread).det().log() - noise.det().log()) * HALF
 
 
 def _cells(values: list[fmpq]) -> tuple[int, int]:
@@ -70,13 +49,13 @@ def _cells(values: list[fmpq]) -> tuple[int, int]:
     return len({(int(one.p), int(one.q)) for one in values}), len(values)
 
 
-MATRIX = rows(MOST_NUMBERS)
-KINDS: dict[str, tuple[Fields, Callable[..., Any]]] = {
+MATRIX = reading.rows(MOST_NUMBERS)
+TWO = reading.listed(reading.listed(reading.count(0), 2, least=2), MOST_NUMBERS)
+NUMBERS = reading.listed(reading.decimal, MOST_NUMBERS)
+HEAD = {"format": reading.word("tacit-data"), "version": reading.word(reading.Bare("1"))}
+KINDS: dict[str, tuple[reading.Fields, Callable[..., Any]]] = {
     "differences": ({"covariance": MATRIX, "differences": MATRIX}, farthest),
-    "swaps": ({"covariance": MATRIX, "rows": MATRIX, "pairs": MATRIX}, _swaps),
-    "log-det": (
-        {"covariance": MATRIX, "outputs": MATRIX, "weights": listed(decimal, MOST_NUMBERS)},
-        _log_det,
-    ),
-    "cells": ({"values": listed(decimal, MOST_NUMBERS)}, _cells),
+    "swaps": ({"covariance": MATRIX, "rows": MATRIX, "pairs": TWO}, _swaps),
+    "log-det": ({"covariance": MATRIX, "outputs": MATRIX, "weights": NUMBERS}, _log_det),
+    "cells": ({"values": NUMBERS}, _cells),
 }

@@ -1,22 +1,25 @@
 """Laws on a lattice, in whole numbers over 2^bits, and of sums: a side of every rounding."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
 from typing import Any
 
-from flint import arb, fmpz_poly
+from flint import arb, fmpq, fmpz_poly
 
-from tacit_check.balls import ONE, ZERO, integer_up, largest, whole
-from tacit_check.curves import Curve
+from tacit_check.balls import ONE, ZERO, floors, integer_down, integer_up, largest
+from tacit_check.curves import Curve, Parts
 
+Balls = Sequence[arb]
 # Nodes where a curve is evaluated: this share of a lattice near the middle, fewer outwards, and
 # again this share where a curve is an integral.
 DENSE, COSTLY = 32, 16
 # Beyond it a loss is said to be infinite or lowest: its square root of a mass is nothing.
 FARTHEST = 2.0**12
+# Of δ: what may be cut at the ends; bits beside those that N T roundings and 1/δ take.
+CUT, SPARE = 2**-16, 40
 
 
 @dataclass(frozen=True)
@@ -41,12 +44,29 @@ class Lattice:
 
     Args:
         size: points that a law may have.
-        bits: of the unit of masses.
-        cut: mass that one sum may cut at either end.
+        count: numbers that are summed.
+        least: the least δ that is asked for.
     """
 
-    def __init__(self, size: int, bits: int, cut: int) -> None:
-        self.size, self.bits, self.cut = size, bits, cut
+    def __init__(self, size: int, count: int, least: fmpq) -> None:
+        digits = size.bit_length() + count.bit_length() + int(1 / least).bit_length()
+        self.size, self.count, self.bits = size, count, digits + SPARE
+        # left to what is beyond the lattice; what one sum may cut at either end
+        self.mass = arb(least) * arb(CUT)
+        self.cut = integer_down(self.mass, self.bits) // size
+
+    def together(self, parts: Parts, way: int) -> Law:
+        """Return the law of independent releases in one of their orders."""
+        curves = ((pair.curves[way % len(pair.curves)], many) for many, pair in parts)
+        return reduce(self.add, (self.power(self.of(one, many), many) for one, many in curves))
+
+    def power(self, one: Law, count: int) -> Law:
+        """Return the law of a sum of ``count`` alike, by binary powers."""
+        if count == 1:
+            return one
+        # what is cut or rounded of one of n alike sums is so n times
+        even = self.power(self.add(one, one, count // 2), count // 2)
+        return self.add(even, one) if count % 2 else even
 
     def add(self, one: Law, other: Law, copies: int = 1) -> Law:
         """Return the law of a sum, of which the whole holds so many independent copies."""
@@ -64,19 +84,32 @@ class Lattice:
             law = self.coarser(law, copies)
         return law
 
-    def power(self, one: Law, count: int) -> Law:
-        """Return the law of a sum of ``count`` alike, by binary powers."""
-        result, each = None, 1
-        while True:
-            if count // each % 2:
-                result = one if result is None else self.add(result, one)
-            each *= 2
-            if each > count:
-                break
-            # what is cut or rounded of one of n alike sums is so n times
-            one = self.add(one, one, count // each)
-        assert result is not None
-        return result
+    def of(self, curve: Curve, _: int) -> Law:
+        """Connect the dots of H at lattice points: a law whose curve is nowhere lower.
+
+        Between nodes γ_j = e^{s_j} the curve is convex in γ, so its chord lies above; from γ = 0,
+        where H is 1, too. The chords are the curve of masses p_j = γ_j times what slopes differ by,
+        and what is left at the last node on an infinite loss.
+
+        Source: Doroshenko, Ghazi, Kamath, Kumar and Manurangsi (2022), Section 4.
+        """
+        step, low, high = fitted(curve, self.mass / self.count, self.size)
+        points = nodes(low, high, self.size // DENSE // (COSTLY if curve.costly else 1))
+        places = [arb(2) ** step * point for point in points]
+        levels, heights = [place.exp() for place in places], list(map(curve.at, places))
+        masses = self.dots(points, levels, heights, (heights[0] - ONE) / levels[0], levels)
+        return Law(step, points[0], masses, max(0, integer_up(heights[-1], self.bits)))
+
+    def dots(
+        self, points: list[int], levels: Balls, heights: Balls, before: arb, weights: Balls
+    ) -> list[int]:
+        """Return masses, rounded up: weights times what slopes differ by, a slope before all."""
+        pairs = zip(pairwise(heights), pairwise(levels), strict=True)
+        slopes = [before, *((b - a) / (y - x) for (a, b), (x, y) in pairs), ZERO]
+        masses = [0] * (points[-1] - points[0] + 1)
+        for point, weight, (one, other) in zip(points, weights, pairwise(slopes), strict=True):
+            masses[point - points[0]] = max(0, integer_up(weight * (other - one), self.bits))
+        return masses
 
     def rounded(self, product: int) -> int:
         """Return a product of two masses in units, rounded up."""
@@ -113,8 +146,26 @@ class Lattice:
         convex.
         """
         unit = (-(arb(2) ** step)).exp()
-        own = integer_up(ONE / (ONE + unit), self.bits)
-        return integer_up(unit / (ONE + unit), self.bits), own
+        share = ONE / (ONE + unit)
+        return integer_up(unit * share, self.bits), integer_up(share, self.bits)
+
+    def height(self, law: Law, epsilon: arb) -> arb:
+        """Return Σ p_j (1 − e^{ε − s_j})+ of a law of losses, and the mass beyond, a ball."""
+        unit = arb(2) ** law.step
+        shrink, place = (-unit).exp(), epsilon / unit
+
+        def event(first: int) -> arb:
+            # Σ p_j (1 − e^{ε − s_j}) of j >= first, by Horner in e^{−h}
+            start, total = max(0, first - law.first), ZERO
+            for mass in reversed(law.masses[start:]):
+                total = total * shrink + mass
+            gain = (epsilon - unit * (law.first + start)).exp() * total
+            return arb(sum(law.masses[start:])) - gain
+
+        # the largest of all events is that of the points above ε: of those that its ball leaves
+        # open
+        events = [event(one + 1) for one in floors(place)]
+        return (largest(events) + arb(law.beyond)) / arb(2) ** self.bits
 
 
 def ends(masses: list[int], cut: int) -> tuple[int, int, int, int]:
@@ -129,64 +180,35 @@ def ends(masses: list[int], cut: int) -> tuple[int, int, int, int]:
     return low, high, above, below
 
 
-def height(law: Law, epsilon: arb, bits: int) -> arb:
-    """Return Σ p_j (1 − e^{ε − s_j})+ of a law of losses, and the mass beyond, a ball."""
-    unit = arb(2) ** law.step
-    shrink, place = (-unit).exp(), epsilon / unit
-
-    def event(first: int) -> arb:
-        # Σ p_j (1 − e^{ε − s_j}) of j >= first, by Horner in e^{−h}
-        start, total = max(0, first - law.first), ZERO
-        for mass in reversed(law.masses[start:]):
-            total = total * shrink + mass
-        gain = (epsilon - unit * (law.first + start)).exp() * total
-        return arb(sum(law.masses[start:])) - gain
-
-    # the largest of all events is that of the points above ε: of those that its ball leaves open
-    open_to = {whole(end.floor()) + 1 for end in (place.lower(), place.upper())}
-    return (largest(map(event, open_to)) + arb(law.beyond)) / arb(2) ** bits
-
-
-def reach(curve: Curve, mass: arb) -> tuple[float, float]:
-    """Return losses between which all lies but a mass; good for a choice only."""
-
-    def above(epsilon: float) -> arb:
-        return (curve.tails(arb(epsilon))[0] if curve.tails else curve.at(arb(epsilon))) - infinite
-
-    def below(epsilon: float) -> arb:
-        if curve.tails is not None:
-            return ONE - curve.tails(arb(epsilon))[0]
-        # 1 − e^ε is what all pairs reach where P is never that much rarer
-        return curve.at(arb(epsilon)) + arb(epsilon).expm1()
-
-    # what gives itself away lies beyond every lattice
-    infinite = ZERO
-    infinite = above(FARTHEST)
-    highest = _edge(above, mass, 1.0)
-    if curve.most is not None:
-        highest = min(highest, float(curve.most.upper()) * (1.0 + 2.0**-40))
-    return _edge(below, mass, -1.0), highest
-
-
-def _edge(missing: Callable[[float], arb], mass: arb, sign: float) -> float:
-    # doubled until beyond, then halved six times between
-    far = 2.0**-30
-    while not missing(sign * far) <= mass:
-        far *= 2.0
-        if far > FARTHEST:
-            return sign * FARTHEST
-    near = far / 2.0
-    for _ in range(6):
-        middle = (near + far) / 2.0
-        near, far = (near, middle) if missing(sign * middle) <= mass else (middle, far)
-    return sign * far
-
-
 def fitted(curve: Curve, mass: arb, size: int) -> tuple[int, float, float]:
-    """Return the exponent of a lattice that holds one release in half of the points, and ends."""
-    low, high = reach(curve, mass)
+    """Return the exponent of a lattice that holds one release in half of the points, and its ends.
+
+    What gives itself away lies beyond every lattice, and 1 − e^ε is what all pairs reach where P is
+    never that much rarer: between the ends lies all of a curve but a mass. Good for a choice only.
+    """
+
+    def above(place: arb) -> arb:
+        return curve.tails(place)[0] if curve.tails else curve.at(place)
+
+    def below(place: arb) -> arb:
+        return ONE - above(place) if curve.tails else curve.at(place) + place.expm1()
+
+    infinite = above(arb(FARTHEST))
+    low, high = _edge(below, mass, -1.0), _edge(lambda place: above(place) - infinite, mass, 1.0)
     step = max(-60, math.frexp(max(high - low, 2.0**-40) * 2.0 / size)[1])
     return step, low / 2.0**step, high / 2.0**step
+
+
+def _edge(missing: Callable[[arb], arb], mass: arb, sign: float) -> float:
+    # doubled until beyond, then halved six times between
+    far = 2.0**-30
+    while far <= FARTHEST and not missing(arb(sign * far)) <= mass:
+        far *= 2.0
+    near, far = far / 2.0, min(far, FARTHEST)
+    for _ in range(6):
+        middle = (near + far) / 2.0
+        near, far = (near, middle) if missing(arb(sign * middle)) <= mass else (middle, far)
+    return sign * far
 
 
 def nodes(low: float, high: float, dense: int) -> list[int]:
@@ -202,32 +224,3 @@ def nodes(low: float, high: float, dense: int) -> list[int]:
 
     ways = [outwards(max(1, math.ceil(end))) for end in (-low, high)]
     return [-one for one in reversed(ways[0])] + [0] + ways[1]
-
-
-def upper_law(lattice: Lattice, curve: Curve, mass: arb) -> Law:
-    """Connect the dots of H at lattice points: a law whose curve is nowhere lower.
-
-    Between nodes γ_j = e^{s_j} the curve is convex in γ, so its chord lies above. The chords are
-    the curve of masses ``p_j = (h_{j+1} − h_j)/(e^{g} − 1) − (h_j − h_{j−1})/(1 − e^{−g'})``, g and
-    g' the gaps beside s_j, p_0 so that H(−∞) = 1, and h_n on an infinite loss; all rounded up.
-
-    Source: Doroshenko, Ghazi, Kamath, Kumar and Manurangsi (2022), Section 4.
-    """
-    step, low, high = fitted(curve, mass, lattice.size)
-    dense = lattice.size // DENSE // (COSTLY if curve.costly else 1)
-    points, unit = nodes(low, high, dense), arb(2) ** step
-    heights = [curve.at(unit * point) for point in points]
-    masses = [0] * (points[-1] - points[0] + 1)
-    # chords by gaps: e^g − 1 of the few gaps there are; from γ = 0, where H is 1
-    growth: dict[int, arb] = {}
-    before = heights[0] - ONE
-    for place, point in enumerate(points[:-1]):
-        gap = points[place + 1] - point
-        if gap not in growth:
-            growth[gap] = (unit * gap).expm1()
-        rise = (heights[place + 1] - heights[place]) / growth[gap]
-        masses[point - points[0]] = max(0, integer_up(rise - before, lattice.bits))
-        before = rise * (growth[gap] + ONE)
-    masses[-1] = max(0, integer_up(-before, lattice.bits))
-    infinite = max(0, integer_up(heights[-1], lattice.bits))
-    return Law(step, points[0], masses, infinite)

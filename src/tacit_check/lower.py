@@ -1,15 +1,13 @@
 """Lower bounds of a composition: losses in bins, gathered on a lattice, and how far that went."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import pairwise
 
-from flint import arb, fmpq
+from flint import arb
 
 from tacit_check.balls import HALF, ONE, ZERO, integer_down
 from tacit_check.curves import Curve
-from tacit_check.laws import Lattice, Law, ends, fitted, height, nodes
+from tacit_check.laws import Lattice, Law, ends, fitted, nodes
 
 # Bins about the middle of a law.
 DENSE = 1024
@@ -24,17 +22,11 @@ class Gathered(Lattice):
         H(ε) >= E (1 − e^{ε + η − S'})+ − P(Σ e < −η).
 
     For n independent e in an interval of length w the probability is 0 at η = −n min e, and by
-    Hoeffding's inequality at most e^{−2t²/(n w²)} at η = t − n E e.
-
-    Args:
-        size: points of a lattice.
-        bits: of a mass.
-        mass: probability left to each of the inequalities.
+    Hoeffding's inequality at most e^{−2t²/(n w²)} at η = t − n E e: of each ``mass`` here.
     """
 
-    def __init__(self, size: int, bits: int, mass: arb) -> None:
-        super().__init__(size, bits, integer_down(mass, bits) // size)
-        self.mass, self.shift, self.missed = mass, ZERO, ZERO
+    # Σ η, and the probabilities together
+    shift, missed = ZERO, ZERO
 
     def gathered(self, step: int, cells: Iterable[tuple[int, arb]], copies: int) -> Law:
         """Put masses at losses, in units of 2^step, on whole ones, in so many independent sums."""
@@ -79,47 +71,28 @@ class Gathered(Lattice):
 
     def coarser(self, law: Law, copies: int) -> Law:
         """Gather the points 4k − 1, 4k and 4k + 1 at their common loss; 4k + 2 stays."""
-        unit = arb(2) ** law.step
-        grow = unit.exp()
-        held = dict(enumerate(law.masses, law.first))
-
-        def cells() -> Iterable[tuple[int, arb]]:
-            for point in range(law.first // 2 * 2, law.first + len(law.masses) + 1, 2):
-                near = [
-                    held.get(point + one, 0) for one in ((-1, 0, 1) if point % 4 == 0 else (0,))
-                ]
-                total = sum(near)
-                if total > self.cut // copies:
-                    # Σ p_j e^{−s_j} is kept
-                    mean = (
-                        arb(total) if len(near) == 1 else near[0] * grow + near[1] + near[2] / grow
-                    )
-                    yield total, (arb(point) - (mean / total).log() / unit) / 2
-
-        return self.gathered(law.step + 1, cells(), copies)
+        unit, cells = arb(2) ** law.step, []
+        grow, held = unit.exp(), dict(enumerate(law.masses, law.first))
+        for point in range(law.first // 2 * 2, law.first + len(law.masses) + 1, 2):
+            near = [held.get(point + one, 0) for one in (-1, 0, 1)]
+            left, own, right = near if point % 4 == 0 else (0, near[1], 0)
+            total = left + own + right
+            if total > self.cut // copies:
+                # Σ p_j e^{−s_j} is kept
+                mean = left * grow + own + right / grow
+                cells.append((total, (arb(point) - (mean / total).log() / unit) / 2))
+        return self.gathered(law.step + 1, cells, copies)
 
     def rounded(self, product: int) -> int:
         """Return a product of two masses in units, rounded down."""
         return product >> self.bits
 
     def trimmed(self, law: Law, cut: int) -> Law:
-        """Cut a mass at either end: a loss may fall, the top to what is kept, others to nothing."""
-        low, high, above, _ = ends(law.masses, cut)
-        kept = law.masses[low:high]
-        kept[-1] += above
-        return Law(law.step, law.first + low, kept)
+        """Drop a mass at either end."""
+        low, high, *_ = ends(law.masses, cut)
+        return Law(law.step, law.first + low, law.masses[low:high])
 
-
-def lower_bound(parts: Sequence[tuple[int, Curve]], epsilon: arb, least: fmpq, size: int) -> arb:
-    """Return a lower bound of H(ε) of releases (count, curve) together."""
-    total = sum(count for count, _ in parts)
-    bits = size.bit_length() + total.bit_length() + int(1 / least).bit_length() + 40
-    lattice = Gathered(size, bits, arb(least) * arb(2) ** -16)
-    law: Law | None = None
-    for count, curve in parts:
-        one = lattice.power(lattice.of(curve, count), count)
-        law = one if law is None else lattice.add(law, one)
-    assert law is not None
-    shifted = arb((epsilon + lattice.shift).upper())
-    found = height(law, shifted, bits) - lattice.missed
-    return arb(found.lower()).max(ZERO).min(ONE)
+    def height(self, law: Law, epsilon: arb) -> arb:
+        """Return a lower bound of H(ε) of what is gathered in a law."""
+        found = super().height(law, arb((epsilon + self.shift).upper())) - self.missed
+        return arb(found.lower()).max(ZERO).min(ONE)

@@ -1,35 +1,21 @@
 """From a node to what is known of it: its curves, and what any guess can gain."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from flint import arb, fmpq
 
-from tacit_check import allocation, boxes, elementary, projections
-from tacit_check.balls import ONE, RefusedFileError, half_square_tail, rational_up
-from tacit_check.composing import Parts
-from tacit_check.curves import Pair
-from tacit_check.reading import (
-    Fields,
-    Proof,
-    anything,
-    count,
-    decimal,
-    digest,
-    fields,
-    kind_of,
-    listed,
-    rows,
-    within,
-    word,
-)
+from tacit_check import allocation, boxes, elementary, projections, reading
+from tacit_check.balls import Number, rational_up, require
+from tacit_check.curves import Pair, Parts
+from tacit_check.reading import Fields, anything, count, decimal, fields, listed, within
 
 # Of a tree: how deep and how large; releases together; bits of an exact factor of all of them.
 MOST_LEVELS, MOST_NODES, MOST_COUNT, MOST_BITS = 64, 4096, 10**12, 1 << 20
+# Variance that is given up where whole noise in many coordinates is bounded by a continuous one.
+SMOOTHING = 16
 
 
 @dataclass(frozen=True)
@@ -40,7 +26,7 @@ class Known:
         choices: (count, pair) of independent releases about the same record, of every mechanism
             that it may be; none where there is no pair of inputs.
         factor: what it multiplies the chance of any guess by.
-        nats: an upper bound of the information, a number.
+        nats: an upper bound of the information, of what has no factor.
         cells: (n, N, whether n was counted) of a function with n values of one of N equally likely
             candidates.
         unknown: why no claim about it can be checked; empty where some can.
@@ -53,6 +39,22 @@ class Known:
     unknown: str = ""
 
 
+class Kind(NamedTuple):
+    """A kind of node.
+
+    Attributes:
+        make: what is known of it, told the reader and its fields.
+        needed: the fields that it needs.
+        optional: those that it may have.
+        about: the adjacencies that it speaks of; all where it is empty.
+    """
+
+    make: Callable[..., Known | Pair]
+    needed: Fields
+    optional: Fields = reading.NONE
+    about: tuple[str, ...] = ()
+
+
 class Reader:
     """Reads a tree, counting its nodes, and keeps what it was told.
 
@@ -61,7 +63,7 @@ class Reader:
         measured: what the holder's data gave, by digest.
     """
 
-    def __init__(self, proof: Proof, measured: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, proof: reading.Proof, measured: Mapping[str, Any] | None = None) -> None:
         self.adjacency = proof.adjacency
         self.measured = measured or {}
         self.left, self.level = MOST_NODES, 0
@@ -73,115 +75,61 @@ class Reader:
     def read(self, node: Any) -> Known:
         """Return what is known of a node."""
         self.left -= 1
-        if self.left < 0 or self.level >= MOST_LEVELS:
-            raise RefusedFileError(
-                f"mechanism: more than {MOST_NODES} nodes or {MOST_LEVELS} levels"
-            )
-        kind, rest = kind_of(node, "mechanism", FIELDS)
-        needed, optional, about = FIELDS[kind]
+        fine = self.left >= 0 and self.level < MOST_LEVELS
+        require(fine, f"mechanism: more than {MOST_NODES} nodes or {MOST_LEVELS} levels")
+        kind, rest = reading.kind_of(node, "mechanism", KINDS)
+        make, needed, optional, about = KINDS[kind]
         found = fields(rest, kind, needed, optional)
-        if about and self.adjacency not in about:
-            raise RefusedFileError(f"{kind}: not a statement about {self.adjacency!r}")
+        fine = not about or self.adjacency in about
+        require(fine, f"{kind}: not a statement about {self.adjacency!r}")
+        # what moves nothing tells nothing; of noise in the norm of which it moves, (Δ/σ)², exactly
+        still = "of" not in found and 0 in (found.get("sensitivity"), found.get("rate"))
+        if "noise" in found:
+            found["square"] = (found.pop("sensitivity") / found.pop("noise")) ** 2
         self.level += 1
-        known = MAKERS[kind](self, **found)
+        known = elementary.NOTHING if still else make(self, **found)
         self.level -= 1
         self.theorems[THEOREMS.get(kind, "")] = None
-        return guessed((((1, known),),)) if isinstance(known, Pair) else known
+        return guessed(known) if isinstance(known, Pair) else known
 
     def single(self, node: Any) -> Pair:
         """Return the curves of a node that is one release."""
         found = self.read(node)
-        if (
-            found.unknown
-            or len(found.choices) != 1
-            or [many for many, _ in found.choices[0]] != [1]
-        ):
-            raise RefusedFileError("of: expected one release")
-        return found.choices[0][0][1]
+        known = [part for parts in found.choices for part in parts]
+        alone = not found.unknown and len(known) == 1 and known[0][0] == 1
+        require(alone, "of: expected one release")
+        return known[0][1]
 
-    def data(self, name: str, *kinds: str) -> Any:
-        """Return what the holder's data gave of a node; None where it is another file's."""
+    def told(self, name: str, *kinds: str, given: str) -> Any:
+        """Return what the holder's data gave of a node; None where it is given, as none did."""
         kind, value = self.measured.get(name, (None, None))
-        if kind is not None and kind not in kinds:
-            raise RefusedFileError(f"{' or '.join(kinds)}: the data is about {kind}")
+        require(kind in (None, *kinds), f"{' or '.join(kinds)}: the data is about {kind}")
+        if kind is None:
+            self.given[f"{given} (--data)"] = None
         return value
 
-    def believe(self, sentence: str) -> None:
-        """Take something as given that the holder's data would show."""
-        self.given[f"{sentence} (--data)"] = None
 
-
-def guessed(choices: tuple[Parts, ...], factor: fmpq | None = None) -> Known:
-    """Return what is known of parts; ``factor``: Σ over outcomes of the largest probability."""
-    return Known(choices, factor=factor, nats=None if factor is None else arb(factor).log())
-
-
-def square_of(sensitivity: fmpq, noise: fmpq) -> fmpq:
-    """Return μ² = (Δ/σ)², exactly."""
-    return (sensitivity / noise) ** 2
+def guessed(pair: Pair, factor: Number | None = None) -> Known:
+    """Return what is known of one release; ``factor``: Σ over outcomes of the most probable."""
+    return Known((((1, pair),),), rational_up(factor) if isinstance(factor, arb) else factor)
 
 
 def _discrete_gaussian(reader: Reader, sensitivity: int, variance: fmpq, coordinates: int) -> Pair:
     few = 40 * float(variance) ** 0.5 + sensitivity < elementary.MOST_TERMS
-    if sensitivity == 0 or (coordinates == 1 and few):
+    if coordinates == 1 and few:
         return elementary.discrete_gaussian(sensitivity, variance)
     return _smoothed(reader, fmpq(sensitivity * sensitivity), variance, coordinates)
 
 
 def _smoothed(reader: Reader, square: fmpq, variance: fmpq, coordinates: int) -> Pair:
+    """Noise ∝ e^{−k²/2s²} on whole numbers, moved by √square: N(Δ, s² − 16), up to e^{±η}."""
+    require(variance > SMOOTHING, f"variance: expected more than {SMOOTHING} in many coordinates")
     reader.theorems[SMOOTH] = None
-    reader.notes[elementary.smoothing_note(coordinates)] = None
-    return elementary.smoothed(square, variance)
-
-
-def _response(
-    _: Reader, categories: int, truth: fmpq | None = None, epsilon: fmpq | None = None
-) -> Known:
-    if truth is not None and epsilon is None:
-        curve = elementary.fractions(*elementary.answers(truth, categories))
-        most = categories * max(truth, (1 - truth) / (categories - 1))
-        return guessed((((1, Pair((curve,))),),), most)
-    if truth is not None or epsilon is None:
-        raise RefusedFileError("response: expected truth or epsilon")
-    factor = rational_up(categories * elementary.truth_of(epsilon, categories))
-    return guessed((((1, elementary.response_of(epsilon, categories)),),), factor)
-
-
-def _table(_: Reader, rows: list[list[fmpq]]) -> Known:
-    if len(rows) < 2 or any(min(row) < 0 or max(row) == 0 for row in rows):
-        raise RefusedFileError("rows: expected two or more of weights, none below 0, one above")
-    laws = [[weight / sum(row, fmpq(0)) for weight in row] for row in rows]
-    # Σ over outcomes of the largest probability: what any guess can gain
-    factor = sum((max(column) for column in zip(*laws, strict=True)), fmpq(0))
-    return guessed((((1, elementary.table(laws)),),), factor)
-
-
-def _allocation(_: Reader, steps: int, **shift: fmpq) -> Known | Pair:
-    found = allocation.random_allocation(square_of(**shift), steps)
-    reason = "random-allocation: less noise or more steps than a lattice holds"
-    return Known(unknown=reason) if found is None else found
-
-
-def _sketch(_: Reader, columns: int, dim: int, lowest: fmpq, highest: fmpq) -> Known:
-    choices = projections.sketch(columns, dim, lowest, highest)
-    reason = "" if choices else "sketch: more dimensions or numbers than lattices are built for"
-    return Known(tuple(choices), unknown=reason)
-
-
-def _thresholds(reader: Reader, counts: int, threshold: fmpq, of: Any) -> Known:
-    base = reader.single(of)
-    # P(noise > g), g = τ − 1, of the noise on one count
-    gap, scale = threshold - 1, decimal(of.get("noise", of.get("scale")), "noise")
-    if of["kind"] == "gaussian":
-        chance = half_square_tail(arb(gap / scale))
-    elif of["kind"] == "laplace" and gap >= 0:
-        chance = (-arb(gap / scale)).exp() / 2
-    elif of["kind"] == "discrete-laplace" and gap >= 0:
-        shrink = (-ONE / arb(scale)).exp()
-        chance = shrink ** (int(gap.p // gap.q) + 1) / (ONE + shrink)
-    else:
-        raise RefusedFileError("thresholds: expected gaussian, laplace or discrete-laplace noise")
-    return Known((((counts, base), (counts, elementary.failing(chance))),))
+    # η = 14 · coordinates · e^{−32π²}, as a power of ten
+    power = int(0.4343 * (32 * 9.8696) - len(str(14 * coordinates)))
+    reader.notes[f"up to a factor exp(±10^-{power}) of every probability"] = None
+    # a discrete Gaussian is what rounding N(z, s² − 16) at random gives, up to e^{±η}
+    return elementary.gaussian(square / (variance - SMOOTHING)).bounding
 
 
 def _weighted(reader: Reader, length: int, most: int, threshold: int, variance: fmpq) -> Known:
@@ -200,29 +148,26 @@ def stated(value: Any, name: str) -> str:
 
 
 def _distance(reader: Reader, distance: str, digest: str = "") -> Pair:
-    square = reader.data(digest, "differences", "swaps")
+    given = f"no difference of the holder's data is farther than {distance}"
+    square = reader.told(digest, "differences", "swaps", given=given)
     if square is not None:
         return elementary.gaussian(square)
-    reader.believe(f"no difference of the holder's data is farther than {distance}")
     # a smaller distance may be the true one: nothing is proved false
     return elementary.gaussian(decimal(distance, "distance") ** 2).bounding
 
 
 def _log_det(reader: Reader, nats: str, digest: str = "") -> Known:
-    told = reader.data(digest, "log-det")
-    if told is None:
-        reader.believe(f"½ ln det(I + SΣ⁻¹) of the holder's data is at most {nats} nats")
-        told = arb(decimal(nats, "nats"))
-    return Known(nats=told)
+    given = f"½ ln det(I + SΣ⁻¹) of the holder's data is at most {nats} nats"
+    told = reader.told(digest, "log-det", given=given)
+    return Known(nats=arb(decimal(nats, "nats")) if told is None else told)
 
 
 def _cells(reader: Reader, occupied: int, candidates: int, digest: str = "") -> Known:
-    told = reader.data(digest, "cells")
-    if told is None:
-        reader.believe(f"the function has {occupied} values on the holder's candidates")
-    many, listed_there = (occupied, candidates) if told is None else told
-    if listed_there != candidates or many > candidates:
-        raise RefusedFileError("candidates: expected as many as the data holds")
+    given = f"the function has {occupied} values on the holder's candidates"
+    told = reader.told(digest, "cells", given=given)
+    many, listed_there = told or (occupied, candidates)
+    fine = listed_there == candidates and many <= candidates
+    require(fine, "candidates: expected as many as the data holds")
     return Known(cells=(many, candidates, told is not None), nats=arb(many).log())
 
 
@@ -233,100 +178,101 @@ def _part(value: Any, name: str) -> tuple[int, Any]:
 
 def _composition(reader: Reader, parts: list[tuple[int, Any]]) -> Known:
     found = [(times, reader.read(of)) for times, of in parts]
-    together: list[tuple[int, Pair]] = []
-    factor: fmpq | None = fmpq(1)
-    for times, one in found:
-        if one.unknown or len(one.choices) > 1:
+    for _, one in found:
+        if one.unknown or one.choices[1:]:
             return Known(unknown=one.unknown or "its worst case is known of one release alone")
-        if one.nats is not None and one.factor is None:
-            raise RefusedFileError("composition: information about a declared law does not add up")
-        together += [(times * many, known) for choice in one.choices for many, known in choice]
-        # Π factor^T; none where it has more digits than are worth it
-        if factor is None or one.factor is None or one.factor.height_bits() * times > MOST_BITS:
-            factor = None
-        else:
-            factor *= one.factor**times
-    if sum(times for times, _ in together) > MOST_COUNT:
-        raise RefusedFileError(f"composition: expected at most {MOST_COUNT} releases")
+    declared = any(one.nats is not None for _, one in found)
+    require(not declared, "composition: information about a declared law does not add up")
+    known = [(times, parts) for times, one in found for parts in one.choices]
+    together = [(times * many, pair) for times, parts in known for many, pair in parts]
+    few = sum(times for times, _ in together) <= MOST_COUNT
+    require(few, f"composition: expected at most {MOST_COUNT} releases")
+    # Π factor^T; none where it has more digits than are worth it
+    factors = [(times, one.factor) for times, one in found if one.factor is not None]
+    digits = sum(times * factor.height_bits() for times, factor in factors)
+    short = len(factors) == len(found) and digits <= MOST_BITS
+    factor = prod((one**times for times, one in factors), start=fmpq(1)) if short else None
     # a part without a pair, as a code is, may tell any two inputs apart: the whole has none either
-    paired = all(one.choices for _, one in found)
-    return guessed((together,) if paired else (), factor)
+    return Known((together,) if all(one.choices for _, one in found) else (), factor)
 
 
-ADD, REPLACE, INPUTS = ("add-remove",), ("replace",), ("inputs",)
+def plain(make: Callable[..., Any]) -> Callable[..., Known | Pair]:
+    """Return what makes a node by its fields alone.
+
+    ``make`` returns a pair, and what any guess can gain; or all that it may be; or why it is none.
+    """
+
+    def made(_: Reader, **found: Any) -> Known:
+        known = make(**found)
+        if isinstance(known, str):
+            return Known(unknown=known)
+        if isinstance(known, list):
+            return Known(tuple(known))
+        return guessed(known) if isinstance(known, Pair) else guessed(*known)
+
+    return made
+
+
+def _boxes(reader: Reader, **sums: Any) -> Pair:
+    return elementary.gaussian(boxes.distance(reader.adjacency, **sums))
+
+
+def _column(**_: Any) -> str:
+    return "column: its integral is not in this checker"
+
+
+def _sampled(reader: Reader, rate: fmpq, of: Any) -> Pair:
+    return elementary.sampled(rate, reader.single(of))
+
+
+ADD, EACH, INPUTS = ("add-remove",), ("add-remove", "replace"), ("inputs",)
 RATE, NOT_NEGATIVE, POSITIVE = within(0, 1), within(0), within(0, above=True)
 SHIFT: Fields = {"sensitivity": NOT_NEGATIVE, "noise": POSITIVE}
-MOVED, SIZE, MANY = count(0, 10**30), count(high=10**7), count(high=10**5)
-HOLDER: Fields = {"digest": digest}
+SCALED: Fields = {"sensitivity": NOT_NEGATIVE, "scale": POSITIVE}
+MOVED, SIZE, MANY = {"sensitivity": count(0, 10**30)}, count(high=10**7), count(high=10**5)
+HOLDER: Fields = {"digest": reading.digest}
 SIZES: Fields = {"dim": SIZE, "rank": SIZE}
-BOXES = listed(boxes.part, boxes.MOST_PARTS)
+TOLD: Fields = {"truth": RATE, "epsilon": within(0, 10_000)}
 COUNTED: Fields = {"length": count(high=10**15), "most": count(high=10**4)}
 HEAVY: Fields = {"threshold": count(high=10**18), "variance": within(16, above=True)}
 WITHIN: Fields = {"lowest": within(0, 1, above=True), "highest": within(1)}
+COVARIANCE, PARTS = reading.rows(boxes.MOST_SIZE**2), listed(boxes.part, boxes.MOST_PARTS)
+NOISE: Fields = {"variance": POSITIVE, "coordinates": count()}
+FEW, CODES = count(2), {"sizes": listed(count(), MOST_NODES)}
+KINDS: dict[str, Kind] = {
+    "gaussian": Kind(plain(elementary.gaussian), SHIFT),
+    "laplace": Kind(plain(elementary.laplace), SCALED),
+    "discrete-laplace": Kind(plain(elementary.discrete_laplace), {**SCALED, **MOVED}),
+    "discrete-gaussian": Kind(_discrete_gaussian, {**MOVED, **NOISE}),
+    "response": Kind(plain(elementary.response), {"categories": FEW}, TOLD),
+    "table": Kind(plain(elementary.table), {"rows": reading.rows(elementary.MOST_ENTRIES)}),
+    "exponential": Kind(plain(elementary.exponential), {"range": within(0, 10_000, above=True)}),
+    "poisson-sampled": Kind(_sampled, {"rate": RATE, "of": anything}, about=ADD),
+    "replaced": Kind(plain(elementary.replaced), {"rate": RATE, **SHIFT}, about=("replace",)),
+    "groups": Kind(
+        plain(elementary.group), {"rate": RATE, **SHIFT, "records": count(high=512)}, about=ADD
+    ),
+    "random-allocation": Kind(
+        plain(allocation.random_allocation), {**SHIFT, "steps": count()}, about=ADD
+    ),
+    "projection": Kind(
+        plain(projections.projected), {**SIZES, **SHIFT, "spectrum": reading.word("one", "any")}
+    ),
+    "column": Kind(plain(_column), {**SIZES, "alignment": within(-1, 1)}),
+    "sketch": Kind(plain(projections.sketch), {"columns": MANY, "dim": MANY, **WITHIN}),
+    # as many values as there are outcomes
+    "code": Kind(lambda _, sizes: Known(factor=fmpq(prod(sizes))), CODES),
+    "weighted-keys": Kind(_weighted, {**COUNTED, **HEAVY}, about=EACH),
+    "differences": Kind(_distance, {"distance": stated}, HOLDER, INPUTS),
+    "swaps": Kind(_distance, {"distance": stated}, HOLDER, INPUTS),
+    "boxes": Kind(_boxes, {"covariance": COVARIANCE, "parts": PARTS}, about=EACH),
+    "log-det": Kind(_log_det, {"nats": stated}, HOLDER),
+    "cells": Kind(_cells, {"occupied": count(), "candidates": FEW}, HOLDER),
+    "composition": Kind(_composition, {"parts": listed(_part, MOST_NODES)}),
+}
 LEAKAGE = "Issa, Wagner and Kamath (2020), Theorem 1: maximal leakage"
 DISTANCE = "Balle and Wang (2018), Theorem 8; zᵀ Σ⁻¹ z of every difference, in balls"
 SMOOTH = "Micciancio and Peikert (2013), Lemma 3.1: whole noise by rounding a continuous one"
-# kind: the fields it needs, those it may have, and the adjacencies it speaks of.
-FIELDS: dict[str, tuple[Fields, Fields, tuple[str, ...]]] = {
-    "gaussian": (SHIFT, {}, ()),
-    "laplace": ({"sensitivity": NOT_NEGATIVE, "scale": POSITIVE}, {}, ()),
-    "discrete-laplace": ({"sensitivity": MOVED, "scale": POSITIVE}, {}, ()),
-    "discrete-gaussian": (
-        {"sensitivity": MOVED, "variance": POSITIVE, "coordinates": count()},
-        {},
-        (),
-    ),
-    "response": ({"categories": count(2)}, {"truth": RATE, "epsilon": within(0, 10_000)}, ()),
-    "table": ({"rows": rows(elementary.MOST_ENTRIES)}, {}, ()),
-    "exponential": ({"range": within(0, 10_000, above=True)}, {}, ()),
-    "poisson-sampled": ({"rate": RATE, "of": anything}, {}, ADD),
-    "replaced": ({"rate": RATE, **SHIFT}, {}, REPLACE),
-    "groups": ({"rate": RATE, **SHIFT, "records": count(high=512)}, {}, ADD),
-    "random-allocation": ({**SHIFT, "steps": count()}, {}, ADD),
-    "projection": ({**SIZES, **SHIFT, "spectrum": word("one", "any")}, {}, ()),
-    "column": ({**SIZES, "alignment": within(-1, 1)}, {}, ()),
-    "sketch": ({"columns": MANY, "dim": MANY, **WITHIN}, {}, ()),
-    "code": ({"sizes": listed(count(), MOST_NODES)}, {}, ()),
-    "thresholds": ({"counts": count(), "threshold": decimal, "of": anything}, {}, ADD),
-    "weighted-keys": ({**COUNTED, **HEAVY}, {}, ADD + REPLACE),
-    "differences": ({"distance": stated}, HOLDER, INPUTS),
-    "swaps": ({"distance": stated}, HOLDER, INPUTS),
-    "boxes": ({"covariance": rows(boxes.MOST_SIZE**2), "parts": BOXES}, {}, ADD + REPLACE),
-    "log-det": ({"nats": stated}, HOLDER, ()),
-    "cells": ({"occupied": count(), "candidates": count(2)}, HOLDER, ()),
-    "composition": ({"parts": listed(_part, MOST_NODES)}, {}, ()),
-}
-# What makes it, told the reader and its fields.
-MAKERS: dict[str, Callable[..., Known | Pair]] = {
-    "gaussian": lambda _, **shift: elementary.gaussian(square_of(**shift)),
-    "laplace": lambda _, sensitivity, scale: elementary.laplace(sensitivity / scale),
-    "discrete-laplace": lambda _, sensitivity, scale: elementary.discrete_laplace(
-        sensitivity, scale
-    ),
-    "discrete-gaussian": _discrete_gaussian,
-    "response": _response,
-    "table": _table,
-    "exponential": lambda _, range: elementary.exponential(range),
-    "poisson-sampled": lambda reader, rate, of: elementary.sampled(rate, reader.single(of)),
-    "replaced": lambda _, rate, **shift: elementary.replaced(rate, square_of(**shift)),
-    "groups": lambda _, rate, records, **shift: elementary.group(rate, square_of(**shift), records),
-    "random-allocation": _allocation,
-    "projection": lambda _, dim, rank, spectrum, **shift: projections.projected(
-        dim, rank, square_of(**shift), spectrum == "one"
-    ),
-    "column": lambda _, **__: Known(unknown="column: its integral is not in this checker"),
-    "sketch": _sketch,
-    # as many values as there are outcomes
-    "code": lambda _, sizes: guessed((), fmpq(prod(sizes))),
-    "thresholds": _thresholds,
-    "weighted-keys": _weighted,
-    "differences": _distance,
-    "swaps": _distance,
-    "boxes": lambda reader, **sums: elementary.gaussian(boxes.distance(reader.adjacency, **sums)),
-    "log-det": _log_det,
-    "cells": _cells,
-    "composition": _composition,
-}
 THEOREMS = {
     "gaussian": "Balle and Wang (2018), Theorem 8",
     "laplace": "Balle, Barthe and Gaboardi (2018), Theorem 3; for vectors: the l1 worst case",
@@ -344,7 +290,6 @@ THEOREMS = {
     "projection": "lora-privacy, Lemma 16: a projection captures a Beta share of a direction",
     "sketch": "shrinking and adding noise: the worst eigenvalues of a sketch are at the ends",
     "code": LEAKAGE,
-    "thresholds": "a key of one record alone is shown with probability P(1 + noise > τ) <= δ",
     "weighted-keys": "Canonne, Kamath and Steinke (2020), Proposition 25: the tail of whole noise",
     "differences": DISTANCE,
     "swaps": DISTANCE,

@@ -1,14 +1,13 @@
 """Random projections and sketches: one integral of a closed curve, in balls."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
+from typing import Any
 
 from flint import acb, arb, ctx, fmpq
 
-from tacit_check.balls import HALF, ONE, ZERO, RefusedFileError, half_square_tail, largest
-from tacit_check.curves import Curve, Pair, from_tails
-from tacit_check.elementary import gaussian, nothing
+from tacit_check.balls import HALF, ONE, ZERO, half_square_tail, largest, require
+from tacit_check.curves import Curve, Pair, Parts, rising
+from tacit_check.elementary import NOTHING, gaussian
 
 # Bits of an integral: its ball is as wide as this, and says so; what its ends may leave out.
 BITS, LEFT_OUT = 96, 2.0**-110
@@ -18,28 +17,21 @@ MOST_COORDINATES, MOST_SPLITS = 20_000, 32
 
 def integral(integrand: Callable[[acb, bool], acb], low: arb, high: arb, least: int = -BITS) -> arb:
     """Return ∫ f over an interval as a ball, f real there."""
-    before = ctx.prec
-    ctx.prec = BITS + 32
-    try:
-        found = acb.integral(
-            integrand, acb(low), acb(high), abs_tol=arb(2) ** least, rel_tol=arb(2) ** -50
-        )
-    finally:
-        ctx.prec = before
-    if not found.real.is_finite():
-        raise RefusedFileError("an integral that no ball holds")
+    tolerance: dict[str, Any] = {"abs_tol": arb(2) ** least, "rel_tol": arb(2) ** -50}
+    with ctx.workprec(BITS + 32):
+        found = acb.integral(integrand, acb(low), acb(high), **tolerance)
+    require(found.real.is_finite(), "an integral that no ball holds")
     return arb(found.real)
 
 
-def projected(dim: int, rank: int, exact: fmpq, one: bool) -> Pair:
+def projected(dim: int, rank: int, square: fmpq, spectrum: str) -> Pair:
     """E over X ~ Beta(r/2, (d − r)/2) of a Gaussian at squared distance X μ²."""
-    if rank >= dim or exact == 0:
-        return gaussian(exact)
-    share = Share(dim, rank, arb(exact).sqrt())
-    if one:
-        return Pair((Curve(share.mixed, costly=True),))
+    if rank >= dim:
+        return gaussian(square)
+    share = Share(dim, rank, arb(square).sqrt())
     # Σ w_j X_j is below X in convex order: a convex function above the curve
-    return Pair((Curve(share.any_spectrum, attained=False, costly=True),))
+    one = spectrum == "one"
+    return Pair((Curve(share.mixed if one else share.any_spectrum, attained=one, costly=True),))
 
 
 class Share:
@@ -56,32 +48,21 @@ class Share:
         self.own, self.rest = arb(fmpq(rank, 2)), arb(fmpq(dim - rank, 2))
         beta = self.own.lgamma() + self.rest.lgamma() - (self.own + self.rest).lgamma()
         self.scale = (arb(2).log() - beta).exp()
-        # outside of low and high lies a mass of at most 2^−110 each, where H is from 0 to 1
-        self.low, short = _quantile(self.below), _quantile(self.above)
-        # the angle of X = 1 − x, without what cancels
-        self.end = arb.pi() * HALF - short.sqrt().asin()
-        outside = self.below(self.low) + self.above(short)
-        self.unseen = ZERO.union(outside.max(ZERO) + LEFT_OUT)
 
     def below(self, x: arb, more: int = 0) -> arb:
         """Return P(X < x), and with ``more`` = 1 that of X weighted by itself."""
         return x.beta_lower(self.own + more, self.rest, regularized=1)
 
-    def above(self, x: arb) -> arb:
-        """Return P(1 − X < x)."""
-        return x.beta_lower(self.rest, self.own, regularized=1)
-
-    def mixed(self, epsilon: arb, most: arb | None = None) -> arb:
-        """Return E H(ε; X μ²) over X below ``most``."""
-        if not epsilon > 0:
-            # H(ε) = 1 − e^ε + e^ε H(−ε) of a symmetric pair; |H'| <= 1 about 0
-            if epsilon < 0 and most is None:
-                return -epsilon.expm1() + epsilon.exp() * self.mixed(-epsilon)
-            if not epsilon.is_zero():
-                return ZERO.union(ONE)
+    def mixed(self, epsilon: arb, most: arb = ONE) -> arb:
+        """Return E H(ε; X μ²) over X below ``most``, of ε from 0 on, and of any over all X."""
+        if epsilon < 0:
+            # H(ε) = 1 − e^ε + e^ε H(−ε) of a symmetric pair
+            return -epsilon.expm1() + epsilon.exp() * self.mixed(-epsilon)
+        if not epsilon >= 0:
+            # |H'| = e^ε Q(L > ε) <= 1
+            return self.mixed(ZERO) + epsilon.union(-epsilon)
         # below μ = ε/14 the curve is less than Φ(−13), and that is less than 2^−120
-        nearest = epsilon / 14 / self.length
-        low = arb(self.low.max(nearest * nearest).lower())
+        start, unseen = (epsilon / 14 / self.length).min(ONE).asin(), ZERO.union(arb(2) ** -120)
         shift, length, growth = acb(epsilon), acb(self.length), acb(epsilon.exp())
         root, scale = acb(2).sqrt(), acb(self.scale)
 
@@ -95,20 +76,16 @@ class Share:
             share = scale * sine ** (self.rank - 1) * cosine ** (self.dim - self.rank - 1)
             return share * curve
 
-        start, end = low.sqrt().asin(), self.end
-        if most is not None and most < ONE:
-            end = -((-most.sqrt().asin()).max(-end))
-        if not end > start:
-            return self.unseen
-        found = integral(integrand, start, end)
-        return found * HALF + self.unseen
+        end = most.sqrt().asin()
+        return unseen + (ZERO if end <= start else integral(integrand, start, end) * HALF)
 
     def any_spectrum(self, epsilon: arb) -> arb:
         """Return an upper bound for every spectrum: E of a convex function above the curve.
 
-        δ(w) = H(ε; w) is convex up to w₀ = 2√(1 + ε²) − 2 and concave from there on, its slope
-        φ(√w/2 − ε/√w)/(2√w). A tangent at w₁ >= w₀ lies above it from w₀ on, and the larger of
-        both is convex: E of the curve up to where they cross, and of the tangent beyond.
+        δ(w) = H(ε; w) is convex up to w₀ = 2√(1 + ε²) − 2 and concave from there on. A tangent at
+        w₁ >= w₀ lies above it from w₀ on. Where the curve is above the tangent at some c, or c = 0,
+        so are the curve up to c and beyond it the parallel of the tangent through the higher of
+        both: a convex function, of which the expectation is taken.
         """
         if epsilon < 0:
             return -epsilon.expm1() + epsilon.exp() * self.any_spectrum(-epsilon)
@@ -122,92 +99,67 @@ class Share:
         point = arb(point.upper())
         if not point > 0:
             return ONE
-        height, slope = _of_square(epsilon, point)
-        # the tangent at 0 against the curve there, which is max(0, 1 − e^ε)
-        start = height - slope * point - (-epsilon.expm1()).max(ZERO)
-        if start >= 0:
-            # above at 0, so above the convex part: E of the line alone
-            share = square * self.own / (self.own + self.rest)
-            return height + slope * (share - point)
-        if not start < 0:
-            return ONE
-        # where they cross, by bisection: up to low the curve is above, from high on the line
+
+        def height(place: arb) -> arb:
+            # H(ε) at μ² = w
+            mu = place.sqrt()
+            near, far = mu * HALF, epsilon / mu
+            return half_square_tail(far - near) - epsilon.exp() * half_square_tail(far + near)
+
+        # dδ/dw = φ(√w/2 − ε/√w)/(2√w)
+        mu = point.sqrt()
+        middle = mu * HALF - epsilon / mu
+        slope = (-middle * middle * HALF).exp() / (2 * arb.pi()).sqrt() / (2 * mu)
+        start = height(point) - slope * point
+        # the last place known where the curve is above the tangent, by bisection
         low, high = ZERO, point
         for _ in range(60):
-            middle = arb(((low + high) * HALF).mid())
-            gap = _of_square(epsilon, middle)[0] - height - slope * (middle - point)
-            low, high = (middle, high) if gap > 0 else (low, middle) if gap < 0 else (low, high)
-        first, last = (low / square).min(ONE), (high / square).min(ONE)
-        rising = self.mixed(epsilon, first)
-        # E (c + s X μ²) over X > x, and a sliver between both at most 1
-        beyond = ONE - self.below(last)
-        mean = self.own / (self.own + self.rest) * (ONE - self.below(last, 1))
-        line = (height - slope * point) * beyond + slope * square * mean
-        return rising + line + (self.below(last) - self.below(first))
+            place = arb(((low + high) * HALF).mid())
+            above = height(place) > start + slope * place
+            low, high = (place, high) if above else (low, place)
+        level = height(low) if low > 0 else start.max(ZERO)
+        # E (level + slope (X μ² − c)) over X > c/μ²
+        share = (low / square).min(ONE)
+        mean = square * self.own / (self.own + self.rest) * (ONE - self.below(share, 1))
+        beyond = (level - slope * low) * (ONE - self.below(share)) + slope * mean
+        return beyond + (self.mixed(epsilon, share) if low > 0 else ZERO)
 
 
-def _of_square(epsilon: arb, square: arb) -> tuple[arb, arb]:
-    # H(ε) and its slope in μ²
-    mu = square.sqrt()
-    middle = mu * HALF - epsilon / mu
-    height = half_square_tail(-middle) - epsilon.exp() * half_square_tail(mu - middle)
-    slope = (-middle * middle * HALF).exp() / (2 * arb.pi()).sqrt() / (2 * mu)
-    return height, slope
-
-
-def _quantile(below: Callable[[arb], arb]) -> arb:
-    # an x with a mass below it of at most LEFT_OUT, by bisection of ln x: good for a choice only
-    low, high = -3000.0, 0.0
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if below(arb(middle).exp()) <= LEFT_OUT else (low, middle)
-    return arb(arb(low).exp().lower())
-
-
-def sketch(columns: int, dim: int, low: fmpq, high: fmpq) -> list[tuple[tuple[int, Pair], ...]]:
+def sketch(columns: int, dim: int, lowest: fmpq, highest: fmpq) -> list[Parts] | str:
     """Every split of k eigenvalues into m at the upper end and k − m at the lower one.
 
     N(0, l) and N(0, 1) are made from N(0, l') and N(0, 1) by shrinking and adding noise where l
-    lies between 1 and l': the worst eigenvalues are at the ends, and none need stay at 1. Nothing
+    lies between 1 and l': the worst eigenvalues are at the ends, and none need stay at 1. Why not
     where there are more than a lattice is built for.
     """
-    if low == 1 and high == 1:
-        return [((1, nothing()),)]
-    wide = low != 1 and high != 1 and dim > MOST_SPLITS
+    if lowest == 1 and highest == 1:
+        return [((1, NOTHING),)]
+    wide = lowest != 1 and highest != 1 and dim > MOST_SPLITS
     if wide or columns * dim > MOST_COORDINATES:
-        return []
-    splits = [dim] if low == 1 else [0] if high == 1 else range(dim, -1, -1)
-    found = []
-    for m in splits:
-        sizes = ((columns * m, high), (columns * (dim - m), low))
-        found.append(tuple((1, _scaled(count, arb(end))) for count, end in sizes if count))
-    return found
+        return "sketch: more dimensions or numbers than lattices are built for"
+    splits = [dim] if lowest == 1 else [0] if highest == 1 else range(dim, -1, -1)
+    ends = ([(columns * m, highest), (columns * (dim - m), lowest)] for m in splits)
+    return [tuple((1, _scaled(count, arb(end))) for count, end in each if count) for each in ends]
 
 
 def _scaled(count: int, end: arb) -> Pair:
     # n coordinates N(0, l) against N(0, 1); in the other order the eigenvalue is 1/l
-    curves = tuple(_chi_square(count, one) for one in (end, ONE / end))
-    return Pair(curves, "sketch")
+    return Pair(tuple(_chi_square(count, one) for one in (end, ONE / end)), "sketch")
 
 
 def _chi_square(count: int, end: arb) -> Curve:
     # L = ½ (l − 1) G − ½ n ln l, where l G is χ² under P and G under Q
     half, gain = arb(fmpq(count, 2)), (end - 1) * HALF
-    rest = end.log() * half
-    above = gain > 0
+    rest, side = end.log() * half, int(gain > 0)
 
-    def tails(epsilon: arb) -> tuple[arb, arb]:
-        # ½ (l − 1) G > ε + ½ n ln l, G = x²/l ~ χ² under P and x² ~ χ² under Q
-        level = (epsilon + rest) / gain * HALF
-        if level <= 0:
-            return (ONE, ONE) if above else (ZERO, ZERO)
+    def above(level: arb) -> tuple[arb, arb]:
+        # L > ε where G/2, a Gamma number, is above a level, or below it where l < 1
         if not level > 0:
-            return ZERO.union(ONE), ZERO.union(ONE)
-        places = (level, level * end)
-        own, other = (gamma_tails(half, one) for one in places)
-        return (own[1], other[1]) if above else (own[0], other[0])
+            either = arb(side) if level <= 0 else ZERO.union(ONE)
+            return either, either
+        return gamma_tails(half, level)[side], gamma_tails(half, level * end)[side]
 
-    return from_tails(tails)
+    return rising(lambda epsilon: (epsilon + rest) / gain * HALF, above)
 
 
 def gamma_tails(shape: arb, x: arb) -> tuple[arb, arb]:

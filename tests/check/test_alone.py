@@ -11,7 +11,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parents[2] / "src" / "tacit_check"
 FILES = sorted(FOLDER.glob("**/*.py"))
 # Lines of code, without blank lines, comments and docstrings.
-MOST_LINES = 1861
+MOST_LINES = 1500
 
 
 def test_it_imports_the_standard_library_flint_and_itself():

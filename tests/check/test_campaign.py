@@ -30,8 +30,8 @@ def drawn(source: random.Random, low: float, high: float) -> float:
     return float(text(source, low, high))
 
 
-def finite(own: list[int], other: list[int]):
-    """The profile of two laws on a few outcomes, as whole weights, for Tacit to compose."""
+def finite(own, other):
+    """The profile of two laws on a few outcomes, as weights, for Tacit to compose."""
     p, q = (np.array(law) / sum(law) for law in (own, other))
 
     def curve(one, two):
@@ -49,6 +49,16 @@ def of_table(source: random.Random):
     rows.append([max(1, weight + source.randint(-2, 3)) for weight in rows[0]])
     node = {"kind": "table", "rows": [[str(weight) for weight in row] for row in rows]}
     return finite(*rows), node
+
+
+def of_whole(source: random.Random):
+    shift, variance = source.randint(1, 5), drawn(source, 4, 150)
+    # beyond 13 deviations lies less than 1e-37
+    reach = math.ceil(13 * math.sqrt(variance)) + shift
+    places = np.arange(-reach, reach + 1)
+    weights = [np.exp(-((places - moved) ** 2) / 2 / variance) for moved in (shift, 0)]
+    node = {"kind": "discrete-gaussian", "sensitivity": str(shift), "variance": str(variance)}
+    return finite(*weights), {**node, "coordinates": "1"}
 
 
 def of_geometric(source: random.Random):
@@ -89,8 +99,10 @@ def mechanism(kind: str, source: random.Random):
         told, node = many(*swapped(of_table(source), few))
     elif kind == "geometric":
         told, node = many(*swapped(of_geometric(source), few))
-    elif kind == "thresholds":
-        told, node = of_thresholds(source)
+    elif kind == "whole":
+        told, node = many(*swapped(of_whole(source), few))
+    elif kind == "keys":
+        told, node = of_keys(source)
     elif kind == "sketch":
         columns, dim = source.randint(1, 30), source.randint(1, 6)
         ends = (drawn(source, 0.7, 1), drawn(source, 1, 1.4))
@@ -129,18 +141,22 @@ class Shown:
         return self.base.epsilon(left) if left > 0 else math.inf
 
 
-def of_thresholds(source: random.Random):
-    noise, threshold = drawn(source, 0.7, 6), source.randint(20, 60)
-    node = {"kind": "thresholds", "counts": "1", "threshold": str(threshold)}
-    node["of"] = {"kind": "gaussian", "sensitivity": "1", "noise": str(noise)}
+def of_keys(source: random.Random):
+    length, most = source.randint(100, 5000), source.randint(1, 5)
+    spread = length * drawn(source, 1, 8)
+    variance, threshold = round(spread**2), round(length + drawn(source, 4, 6) * spread)
+    node = {"kind": "weighted-keys", "length": str(length), "most": str(most)}
+    node |= {"threshold": str(threshold), "variance": str(variance)}
+    gaps = [threshold - math.isqrt(length**2 // k) - 1 for k in range(1, most + 1)]
     # ndtr has its digits in this tail
-    chance = float(special.ndtr(-(threshold - 1) / noise)) * (1 + 1e-12)
-    return Shown(accounting.gaussian(1.0, noise), chance), node
+    chance = max(k * special.ndtr(-gap / variance**0.5) for k, gap in enumerate(gaps, 1))
+    base = accounting.gaussian(float(length), math.sqrt(variance - 16))
+    return Shown(base, float(chance) * (1 + 1e-12)), node
 
 
 KINDS = (
     *("gaussian", "sampled", "replaced", "laplace", "response", "groups", "projection", "table"),
-    *("geometric", "thresholds", "mixed"),
+    *("geometric", "whole", "keys", "mixed"),
 )
 SLOW = ("allocation", "sketch", "projections")
 

@@ -4,10 +4,10 @@ import pytest
 from flint import arb, fmpq
 from mpmath import mp, mpf
 
-from tacit_check import laws
-from tacit_check.composing import CUT
-from tacit_check.elementary import fractions, gaussian
-from tacit_check.lower import lower_bound
+from tacit_check.curves import Pair
+from tacit_check.elementary import finite, gaussian
+from tacit_check.laws import Lattice
+from tacit_check.lower import Gathered
 from tests.check.oracle import composed
 
 # Of the oracle and of a number printed in decimals.
@@ -16,13 +16,11 @@ PRINTED = mpf(10) ** -25
 
 def enclosed(curve, count, epsilon, least, size):
     """A lower and an upper bound of H(ε) of so many releases on a lattice."""
-    mass = arb(least) * arb(CUT) / count
-    lattice = laws.Lattice(size, 120, 1 << 60)
-    law = lattice.power(laws.upper_law(lattice, curve, mass), count)
-    upper = laws.height(law, arb(epsilon), 120)
-    lower = lower_bound([(count, curve)], arb(epsilon), least, size)
+    sides = [side(size, count, least) for side in (Gathered, Lattice)]
+    laws = [one.together([(count, Pair((curve,)))], 0) for one in sides]
+    found = [one.height(law, arb(epsilon)) for one, law in zip(sides, laws, strict=True)]
     # as printed: half a digit more or less
-    ends = [mpf(end.mid().str(40, radius=False)) for end in (lower, upper)]
+    ends = [mpf(end.mid().str(40, radius=False)) for end in found]
     return ends[0] - PRINTED, ends[1] + PRINTED
 
 
@@ -53,7 +51,7 @@ def test_answers_added_up_enclose_the_sum_over_all_sequences(count, epsilon):
     laws_of = [[fmpq(int(one), 7) for one in row] for row in rows]
     exact = fmpq(int(mpf(epsilon) * 10), 10)
     bounds = [
-        enclosed(fractions(one, other), count, exact, fmpq(1, 10**6), 1 << 12)
+        enclosed(finite(one, other), count, exact, fmpq(1, 10**6), 1 << 12)
         for one, other in (laws_of, laws_of[::-1])
     ]
     low, high = max(low for low, _ in bounds), max(high for _, high in bounds)

@@ -167,14 +167,6 @@ def test_codes_and_their_products():
     assert verdicts(node, claims) == expected
 
 
-def test_a_key_of_one_record_shows_with_the_chance_of_its_noise():
-    noise = {"kind": "laplace", "sensitivity": "1", "scale": "2"}
-    node = {"kind": "thresholds", "counts": "1", "threshold": "21", "of": noise}
-    # above ε = ½ the noise gives 0, and a key of one record exceeds τ with e^{−10}/2
-    claim = {"kind": "approximate-dp", "epsilon": "0.6"}
-    both_sides(node, claim, "delta", math.exp(-10) / 2, "add-remove", within=1e-2)
-
-
 def test_keys_of_many_persons_by_the_tail_of_their_noise():
     length, most, threshold, variance = 1000, 3, 4000, 700_000
     node = {"kind": "weighted-keys", "length": str(length), "most": str(most)}

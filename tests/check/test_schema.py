@@ -7,7 +7,7 @@ import jsonschema_rs
 import pytest
 
 from tacit_check.claims import CLAIMS
-from tacit_check.mechanisms import FIELDS
+from tacit_check.mechanisms import KINDS
 from tests.check.test_hostile import REFUSED
 
 ROOT = Path(__file__).parents[2]
@@ -56,17 +56,17 @@ def test_nodes_and_claims_have_the_fields_that_are_read():
 
     assert fields("mechanism") == {
         kind: (sorted(("kind", *needed)), sorted(("kind", *needed, *optional)))
-        for kind, (needed, optional, *_) in FIELDS.items()
+        for kind, (_, needed, optional, *_) in KINDS.items()
     }
     assert fields("claim") == {
         kind: (sorted(("kind", *needed)), sorted(("kind", *needed, *optional)))
-        for kind, (needed, optional, *_) in CLAIMS.items()
+        for kind, (*_, needed, optional, _) in CLAIMS.items()
     }
 
 
 def test_the_page_of_the_format_names_every_kind_and_field():
     page = (ROOT / "docs" / "reference" / "format.md").read_text("utf-8")
-    for kind, (needed, optional, *_) in FIELDS.items():
+    for kind, (_, needed, optional, *_) in KINDS.items():
         assert f"| `{kind}` |" in page
         assert all(f"`{name}`" in page for name in (*needed, *optional))
     for kind in CLAIMS:
