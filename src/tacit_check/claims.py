@@ -72,8 +72,8 @@ NOTHING = Bounds()
 EVIDENCE = Bounds(theorem="statistical evidence: believed or repeated, not proved")
 
 
-class Kind(NamedTuple):
-    """A kind of claim.
+class Form(NamedTuple):
+    """A form of claim.
 
     Attributes:
         rule: bounds of what it speaks of, told the claim, what is known and it composed.
@@ -275,18 +275,18 @@ GROWTH: Fields = {"factor": or_nothing(within(1))}
 SAID: Fields = {"statement": sentence, "confidence": RATE}
 BOTH: Fields = {**EPSILON, "delta": RATE}
 MANY: Fields = {"candidates": FEW}
-CLAIMS: dict[str, Kind] = {
-    "approximate-dp": Kind(
+CLAIMS: dict[str, Form] = {
+    "approximate-dp": Form(
         _approximate, "delta", "ε <= {epsilon} at δ = {delta}", BOTH, paired=True
     ),
-    "pure-dp": Kind(_pure, "epsilon", "ε <= {epsilon} at δ = 0", EPSILON, paired=True),
-    "gaussian-dp": Kind(_gaussian, "mu", "μ <= {mu}", {"mu": LOSS}),
-    "renyi": Kind(
+    "pure-dp": Form(_pure, "epsilon", "ε <= {epsilon} at δ = 0", EPSILON, paired=True),
+    "gaussian-dp": Form(_gaussian, "mu", "μ <= {mu}", {"mu": LOSS}),
+    "renyi": Form(
         _renyi, "epsilon", "Rényi divergence of order {order} <= {epsilon} nats", ORDERED
     ),
-    "success": Kind(_success, "success", "success <= {success}, prior {prior}", GUESS),
-    "naming": Kind(_naming, "success", "success <= {success} in naming one of {candidates}", NAMED),
-    "information": Kind(_information, "nats", "information <= {nats} nats", {"nats": LOSS}, MANY),
-    "factor": Kind(_factor, "factor", "every chance grows by a factor <= {factor}", GROWTH),
-    "statistical": Kind(_evidence, "", "{statement} (confidence {confidence})", SAID),
+    "success": Form(_success, "success", "success <= {success}, prior {prior}", GUESS),
+    "naming": Form(_naming, "success", "success <= {success} in naming one of {candidates}", NAMED),
+    "information": Form(_information, "nats", "information <= {nats} nats", {"nats": LOSS}, MANY),
+    "factor": Form(_factor, "factor", "every chance grows by a factor <= {factor}", GROWTH),
+    "statistical": Form(_evidence, "", "{statement} (confidence {confidence})", SAID),
 }

@@ -39,7 +39,7 @@ class Known:
     unknown: str = ""
 
 
-class Kind(NamedTuple):
+class Node(NamedTuple):
     """A kind of node.
 
     Attributes:
@@ -239,36 +239,36 @@ WITHIN: Fields = {"lowest": within(0, 1, above=True), "highest": within(1)}
 COVARIANCE, PARTS = reading.rows(boxes.MOST_SIZE**2), listed(boxes.part, boxes.MOST_PARTS)
 NOISE: Fields = {"variance": POSITIVE, "coordinates": count()}
 FEW, CODES = count(2), {"sizes": listed(count(), MOST_NODES)}
-KINDS: dict[str, Kind] = {
-    "gaussian": Kind(plain(elementary.gaussian), SHIFT),
-    "laplace": Kind(plain(elementary.laplace), SCALED),
-    "discrete-laplace": Kind(plain(elementary.discrete_laplace), {**SCALED, **MOVED}),
-    "discrete-gaussian": Kind(_discrete_gaussian, {**MOVED, **NOISE}),
-    "response": Kind(plain(elementary.response), {"categories": FEW}, TOLD),
-    "table": Kind(plain(elementary.table), {"rows": reading.rows(elementary.MOST_ENTRIES)}),
-    "exponential": Kind(plain(elementary.exponential), {"range": within(0, 10_000, above=True)}),
-    "poisson-sampled": Kind(_sampled, {"rate": RATE, "of": anything}, about=ADD),
-    "replaced": Kind(plain(elementary.replaced), {"rate": RATE, **SHIFT}, about=("replace",)),
-    "groups": Kind(
+KINDS: dict[str, Node] = {
+    "gaussian": Node(plain(elementary.gaussian), SHIFT),
+    "laplace": Node(plain(elementary.laplace), SCALED),
+    "discrete-laplace": Node(plain(elementary.discrete_laplace), {**SCALED, **MOVED}),
+    "discrete-gaussian": Node(_discrete_gaussian, {**MOVED, **NOISE}),
+    "response": Node(plain(elementary.response), {"categories": FEW}, TOLD),
+    "table": Node(plain(elementary.table), {"rows": reading.rows(elementary.MOST_ENTRIES)}),
+    "exponential": Node(plain(elementary.exponential), {"range": within(0, 10_000, above=True)}),
+    "poisson-sampled": Node(_sampled, {"rate": RATE, "of": anything}, about=ADD),
+    "replaced": Node(plain(elementary.replaced), {"rate": RATE, **SHIFT}, about=("replace",)),
+    "groups": Node(
         plain(elementary.group), {"rate": RATE, **SHIFT, "records": count(high=512)}, about=ADD
     ),
-    "random-allocation": Kind(
+    "random-allocation": Node(
         plain(allocation.random_allocation), {**SHIFT, "steps": count()}, about=ADD
     ),
-    "projection": Kind(
+    "projection": Node(
         plain(projections.projected), {**SIZES, **SHIFT, "spectrum": reading.word("one", "any")}
     ),
-    "column": Kind(plain(_column), {**SIZES, "alignment": within(-1, 1)}),
-    "sketch": Kind(plain(projections.sketch), {"columns": MANY, "dim": MANY, **WITHIN}),
+    "column": Node(plain(_column), {**SIZES, "alignment": within(-1, 1)}),
+    "sketch": Node(plain(projections.sketch), {"columns": MANY, "dim": MANY, **WITHIN}),
     # as many values as there are outcomes
-    "code": Kind(lambda _, sizes: Known(factor=fmpq(prod(sizes))), CODES),
-    "weighted-keys": Kind(_weighted, {**COUNTED, **HEAVY}, about=EACH),
-    "differences": Kind(_distance, {"distance": stated}, HOLDER, INPUTS),
-    "swaps": Kind(_distance, {"distance": stated}, HOLDER, INPUTS),
-    "boxes": Kind(_boxes, {"covariance": COVARIANCE, "parts": PARTS}, about=EACH),
-    "log-det": Kind(_log_det, {"nats": stated}, HOLDER),
-    "cells": Kind(_cells, {"occupied": count(), "candidates": FEW}, HOLDER),
-    "composition": Kind(_composition, {"parts": listed(_part, MOST_NODES)}),
+    "code": Node(lambda _, sizes: Known(factor=fmpq(prod(sizes))), CODES),
+    "weighted-keys": Node(_weighted, {**COUNTED, **HEAVY}, about=EACH),
+    "differences": Node(_distance, {"distance": stated}, HOLDER, INPUTS),
+    "swaps": Node(_distance, {"distance": stated}, HOLDER, INPUTS),
+    "boxes": Node(_boxes, {"covariance": COVARIANCE, "parts": PARTS}, about=EACH),
+    "log-det": Node(_log_det, {"nats": stated}, HOLDER),
+    "cells": Node(_cells, {"occupied": count(), "candidates": FEW}, HOLDER),
+    "composition": Node(_composition, {"parts": listed(_part, MOST_NODES)}),
 }
 LEAKAGE = "Issa, Wagner and Kamath (2020), Theorem 1: maximal leakage"
 DISTANCE = "Balle and Wang (2018), Theorem 8; zᵀ Σ⁻¹ z of every difference, in balls"
