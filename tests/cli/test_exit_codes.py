@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tacit.cli import main
 from tests.cli_runner import QUICK, in_process, refused, subprocess_tacit, write_table
 
 FULL = Path("/dev/full")
@@ -33,6 +36,23 @@ def folder(tmp_path: Path) -> Path:
     write_table(tmp_path)
     (tmp_path / "mine.py").write_text(MIDDLE)
     return tmp_path
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", None])
+def test_what_was_drawn_is_told_in_every_encoding_and_to_nobody(
+    monkeypatch: pytest.MonkeyPatch, encoding: str | None
+) -> None:
+    for flags in ((), ("--json", "-")):
+        held = io.BytesIO()
+        out = None if encoding is None else io.TextIOWrapper(held, encoding)
+        monkeypatch.setattr(sys, "stdout", out)
+        monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(io.BytesIO(), "ascii"))
+        with pytest.raises(SystemExit) as left:
+            main(["account", "gaussian", "--noise-std", "1", *flags])
+        assert left.value.code == 0
+        if encoding is not None:
+            told = held.getvalue().decode(encoding)
+            assert json.loads(told)["mechanism"] if flags else "differential privacy" in told
 
 
 @pytest.mark.thorough

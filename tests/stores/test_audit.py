@@ -279,10 +279,14 @@ def test_a_file_of_vectors_is_exact_unless_a_codebook_says_that_it_is_decoded(tm
     assert found.faults[0].what.startswith("live vectors: 6 stand there as numbers")
 
 
-def test_what_cannot_be_read_is_not_said_to_be_clean(tmp_path):
+def test_what_cannot_be_read_is_not_said_to_be_clean(tmp_path, tacit):
     for name, content in (("junk.npy", b"x"), ("log.bin", b"abc")):
         (tmp_path / name).write_bytes(content)
         assert "could not be read" in audit_store(tmp_path / name).verdict
+    assert tacit("audit", "store", tmp_path / "log.bin").code == 2
+    np.save(tmp_path / "sought.npy", WIDE)
+    sought = ("--vectors", tmp_path / "sought.npy")
+    assert tacit("audit", "store", tmp_path / "log.bin", *sought).code == 0
 
 
 def test_vectors_in_a_pickled_list_are_found(tmp_path):

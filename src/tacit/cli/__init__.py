@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import StringIO, TextIOWrapper
 from typing import Annotated, Any
 
 import typer
@@ -50,7 +51,20 @@ def _root(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with the code of ``run``."""
+    _make_speakable()
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def _make_speakable() -> None:
+    """Have what was drawn told whatever the output is: it was paid for."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            # closed by the caller
+            setattr(sys, name, StringIO())
+        elif isinstance(stream, TextIOWrapper):
+            # a character that its encoding lacks is escaped
+            stream.reconfigure(errors="backslashreplace")
 
 
 def run(arguments: list[str]) -> int:

@@ -74,14 +74,16 @@ def tell_guarantee(console: Console, guarantee: Guarantee, title: str | None = N
     console.print(Text(guarantee.describe()))
 
 
-def dump(content: Any) -> str:
+def dump(content: Any, *, ascii_only: bool = False) -> str:
     """Return strict, indented JSON."""
-    return dumps(content, name="--json", indent=2) + "\n"
+    return dumps(content, name="--json", indent=2, ascii_only=ascii_only) + "\n"
 
 
 def print_json(content: Any) -> None:
     """Print JSON, and nothing else, on standard output."""
-    sys.stdout.write(dump(content))
+    # of another encoding what all of them have, with the rest by number
+    utf_8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    sys.stdout.write(dump(content, ascii_only=not utf_8))
     sys.stdout.flush()
 
 

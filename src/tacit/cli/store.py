@@ -52,7 +52,8 @@ def store(
 ) -> None:
     """Look at every byte of a store as a thief of its files would: live, deleted, in old versions.
 
-    Exit 1 when exact vectors or other faults are found, 0 when none are.
+    Exit 1 when exact vectors or other faults are found, 0 when none are, 2 where rows could not be
+    read and no --vectors were sought.
     """
     output = json_output(json, force, {"--codebook": codebook, "--vectors": vectors})
     import numpy as np
@@ -93,6 +94,9 @@ def store(
     output.tell()
     if found.faults:
         raise typer.Exit(1)
+    if found.rows is None and vectors is None:
+        # nothing was looked at: no script takes it for clean
+        raise typer.Exit(2)
 
 
 def _counted(rows: int | None) -> str:
