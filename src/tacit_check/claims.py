@@ -255,10 +255,6 @@ def _factor(_: Claim, known: Known, composed: Composed) -> Bounds:
     return Bounds(arb(composed.pure).exp(), None, "maximal leakage is at most ε")
 
 
-def _evidence(*_: Any) -> Bounds:
-    return EVIDENCE
-
-
 def or_nothing(field: Field) -> Field:
     """Return what reads a number, or the word for a bound that claims nothing."""
     return lambda value, name: None if value == "Infinity" else field(value, name)
@@ -267,19 +263,18 @@ def or_nothing(field: Field) -> Field:
 # What a naming is worked out for.
 MOST_NAMED = 100_000
 LOSS, ABOVE, ORDER = or_nothing(NOT_NEGATIVE), within(0, 1, above=True), within(1, above=True)
-EPSILON: Fields = {"epsilon": LOSS}
 ORDERED: Fields = {"order": ORDER, "epsilon": LOSS}
 GUESS: Fields = {"prior": ABOVE, "success": RATE}
 NAMED: Fields = {"candidates": FEW, "success": RATE}
 GROWTH: Fields = {"factor": or_nothing(within(1))}
 SAID: Fields = {"statement": sentence, "confidence": RATE}
-BOTH: Fields = {**EPSILON, "delta": RATE}
+BOTH: Fields = {"epsilon": LOSS, "delta": RATE}
 MANY: Fields = {"candidates": FEW}
 CLAIMS: dict[str, Form] = {
     "approximate-dp": Form(
         _approximate, "delta", "ε <= {epsilon} at δ = {delta}", BOTH, paired=True
     ),
-    "pure-dp": Form(_pure, "epsilon", "ε <= {epsilon} at δ = 0", EPSILON, paired=True),
+    "pure-dp": Form(_pure, "epsilon", "ε <= {epsilon} at δ = 0", {"epsilon": LOSS}, paired=True),
     "gaussian-dp": Form(_gaussian, "mu", "μ <= {mu}", {"mu": LOSS}),
     "renyi": Form(
         _renyi, "epsilon", "Rényi divergence of order {order} <= {epsilon} nats", ORDERED
@@ -288,5 +283,5 @@ CLAIMS: dict[str, Form] = {
     "naming": Form(_naming, "success", "success <= {success} in naming one of {candidates}", NAMED),
     "information": Form(_information, "nats", "information <= {nats} nats", {"nats": LOSS}, MANY),
     "factor": Form(_factor, "factor", "every chance grows by a factor <= {factor}", GROWTH),
-    "statistical": Form(_evidence, "", "{statement} (confidence {confidence})", SAID),
+    "statistical": Form(lambda *_: EVIDENCE, "", "{statement} (confidence {confidence})", SAID),
 }

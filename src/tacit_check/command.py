@@ -13,8 +13,6 @@ from typing import Any
 
 from tacit_check import VERSION
 
-MISSING = "tacit_check needs python-flint: pip install 'tacit-privacy[check]'"
-
 SECONDS, MEGABYTES = 60, 256
 HELD, WORSE, REFUSED = 0, 1, 2
 # What a shell gives a program whose reader went away.
@@ -52,7 +50,7 @@ def each(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"tacit_check {VERSION}")
     chosen = parser.parse_args(arguments)
     if importlib.util.find_spec("flint") is None:
-        print(MISSING, file=sys.stderr)
+        print("tacit_check needs python-flint: pip install python-flint", file=sys.stderr)
         return REFUSED
     # once, before a process of its own for every file
     importlib.import_module("tacit_check.claims")

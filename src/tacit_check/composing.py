@@ -6,7 +6,7 @@ from typing import Any
 
 from flint import arb, fmpq
 
-from tacit_check.balls import ONE, ZERO, Number, largest
+from tacit_check.balls import ONE, ZERO, Number, largest, require
 from tacit_check.curves import Curve, Pair, Parts, highest
 from tacit_check.elementary import failing, gaussian
 from tacit_check.laws import FARTHEST, Lattice, Law
@@ -18,10 +18,11 @@ Sizes = tuple[tuple[int, float], ...]
 SIZES: Sizes = ((1 << 13, 9.0), (1 << 15, 1.0), (1 << 17, 0.0))
 # A lattice that shows most of several mechanisms to be no worse than claimed.
 ROUGH = (1 << 10, 9.0)
-# Points of a lattice that bounds from below, and how far above the claim it may refute it.
-MOST_LOWER, DOUBT = 1 << 15, arb("1.01")
-# The smallest δ that lattices are built for where a larger one is asked for.
-LARGEST = fmpq(1, 10**4)
+# Points of a lattice that bounds from below, and how far above the claim it may refute it;
+# mechanisms that are each put on a lattice.
+MOST_LOWER, DOUBT, MOST_APART = 1 << 15, arb("1.01"), 256
+# The δ that lattices are built for: balls hold no smaller one, and fewer points no larger one.
+SMALLEST, LARGEST = fmpq(1, 1 << 256), fmpq(1, 10**4)
 SOURCE = "Doroshenko et al. (2022), Section 4: connect the dots; sums in whole numbers"
 
 
@@ -35,7 +36,8 @@ class Composed:
     """
 
     def __init__(self, parts: Parts, delta: fmpq, sizes: Sizes = SIZES) -> None:
-        self.sizes, self.parts, self.least = sizes, merged(parts), min(delta, LARGEST)
+        self.sizes, self.parts = sizes, merged(parts)
+        self.least = max(SMALLEST, min(delta, LARGEST))
         self.theorems: tuple[str, ...] = ()
         self._laws: dict[Any, list[tuple[Lattice, Law]]] = {}
         # whether some pair of inputs attains what is computed
@@ -108,6 +110,8 @@ class Composed:
 
     def on(self, side: type[Lattice], size: int, epsilon: arb) -> arb:
         """Return a bound of H(ε) of the worse order, from above or below, on so many points."""
+        few = len(self.parts) <= MOST_APART
+        require(few, f"composition: more than {MOST_APART} mechanisms that do not add up as one")
         key, total = (side, size), sum(count for count, _ in self.parts)
         if key not in self._laws:
             # two orders where a curve differs

@@ -17,8 +17,8 @@ Guessed = tuple[Pair, Number]
 ADDED = "with against without"
 # Rows of a table against each other: pairs times entries that are looked at.
 MOST_ENTRIES, MOST_WORK = 4096, 1 << 20
-# Rows of which every two are composed by themselves.
-MOST_ORDERED = 3
+# Rows of which every two are composed by themselves; orders that are sampled.
+MOST_ORDERED, MOST_SAMPLED = 3, 16
 # Terms of a discrete Gaussian that are summed one by one.
 MOST_TERMS = 20_000
 # Whole Rényi orders of a sample.
@@ -215,6 +215,8 @@ def sampled(rate: fmpq, base: Pair) -> Pair:
     """Poisson samples: (1 − q) Q + q P against Q, and (Q, P) by duality."""
     if rate in (0, 1):
         return base if rate else NOTHING
+    # each sample has two orders for one
+    require(len(base.curves) <= MOST_SAMPLED, "poisson-sampled: too many samples of samples")
     share, rest = arb(rate), arb(1 - rate)
     curves: list[Curve] = []
     for one in base.curves:

@@ -30,6 +30,20 @@ def sampled(rate, noise="1"):
     return {"kind": "poisson-sampled", "rate": rate, "of": {**GAUSSIAN, "noise": noise}}
 
 
+def sampled_often(times):
+    tree = GAUSSIAN
+    for _ in range(times):
+        tree = {"kind": "poisson-sampled", "rate": "0.5", "of": tree}
+    return tree
+
+
+def apart(count):
+    """A composition of so many mechanisms, each of its own."""
+    noise = {"kind": "laplace", "sensitivity": "1"}
+    parts = [{"count": "3", "of": {**noise, "scale": f"9.{i:04d}"}} for i in range(count)]
+    return {"kind": "composition", "parts": parts}
+
+
 REFUSED = {
     "empty": b"",
     "no-json": b"\x00\xff\xfe",
@@ -69,6 +83,31 @@ REFUSED = {
     "count-negative": node(many("-1", GAUSSIAN)),
     "wide-table": node({"kind": "table", "rows": [["1"] * 5000, ["1"] * 5000]}),
     "ragged-table": node({"kind": "table", "rows": [["1"], ["1", "2"]]}),
+    "distinct-parts": node(apart(4000)),
+    "distinct-parts-257": node(apart(257)),
+    "nodes": node(
+        {**many("1", many("1", GAUSSIAN)), "parts": many("1", many("1", GAUSSIAN))["parts"] * 2100}
+    ),
+    "samples-of-samples": node(sampled_often(60)),
+    "square-of-text": node({"kind": "boxes", "covariance": "1", "parts": []}),
+    "indefinite": node(
+        {
+            "kind": "boxes",
+            "covariance": [["1", "2"], ["2", "1"]],
+            "parts": [{"listed": [["1", "1"]]}],
+        }
+    ),
+    "corners": node(
+        {
+            "kind": "boxes",
+            "covariance": [["1" if i == j else "0.5" for i in range(40)] for j in range(40)],
+            "parts": [{"low": ["-1"] * 40, "high": ["1"] * 40}],
+        }
+    ),
+    "infinite-noise": node({**GAUSSIAN, "noise": "Infinity"}),
+    "null": node({**GAUSSIAN, "noise": None}),
+    "claim-is-text": node(claims=["holds"]),
+    "table-of-work": node({"kind": "table", "rows": [["1"] * 13] * 300}),
     "empty-row": node({"kind": "table", "rows": [[], []]}),
     "control-characters": node(given=["\u001b[2Jholds"]),
     "wrong-adjacency": node(sampled("0.1"), adjacency="replace"),

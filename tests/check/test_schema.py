@@ -13,7 +13,7 @@ from tests.check.test_hostile import REFUSED
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "docs" / "reference" / "proof-node.schema.json").read_text("utf-8"))
 LINES = (Path(__file__).parent / "vectors" / "vectors.jsonl").read_text("utf-8").splitlines()
-# Refused for what a schema does not say: a range, a sum, a level, an order of rows, bytes.
+# Refused for what a schema does not say: a range, a sum, a level, a count of work, bytes.
 BEYOND = {
     "negative-noise",
     "no-noise",
@@ -26,6 +26,13 @@ BEYOND = {
     "wide-table",
     "ragged-table",
     "control-characters",
+    "distinct-parts",
+    "distinct-parts-257",
+    "nodes",
+    "samples-of-samples",
+    "indefinite",
+    "corners",
+    "table-of-work",
 }
 
 
