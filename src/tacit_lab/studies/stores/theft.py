@@ -1,0 +1,151 @@
+"""What a thief of codes is right about who knows encoder, codebook and all but what is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit_lab.studies.stores.encoder import WordMeans, words_of
+
+Code = Callable[[Any], npt.NDArray[Any]]
+# ridge of the inverter, and the words that it looks for: the most common ones stand in any text
+RIDGE, COMMON, SOUGHT = 1.0, 50, 1000
+
+
+@dataclass(frozen=True)
+class Theft:
+    """How often a thief is right, and how often anyone can be.
+
+    Attributes:
+        game: what is guessed.
+        right: share, the mean over texts.
+        within: half-width of its 95% interval over texts.
+        blind: without the store.
+        most: ``2^b`` times that, and 1 at most: for any thief, whatever else it knows.
+    """
+
+    game: str
+    right: float
+    within: float
+    blind: float
+    most: float
+
+
+def occupied(codes: npt.NDArray[Any]) -> int:
+    """Return how many different codes there are."""
+    return len(np.unique(codes.reshape(len(codes), -1), axis=0))
+
+
+def named_among(codes: npt.NDArray[Any]) -> float:
+    """Return how often the right one of N equally likely candidates is named by its code.
+
+    The thief names one of the candidates that have the code: it is right 1/n_c of the time where
+    n_c have it, on average Σ_c (n_c/N)(1/n_c) = occupied codes / N.
+
+    Example:
+        >>> named_among(np.array([[0], [0], [1], [2]]))
+        0.75
+    """
+    return occupied(codes) / len(codes)
+
+
+def own_recall(codes: npt.NDArray[Any], k: int) -> float:
+    """Return how often a document is among k found by its own vector: Σ_c min(k, n_c)/N.
+
+    All that have its code are as near, and stand in an order of chance.
+
+    Example:
+        >>> own_recall(np.array([[0], [0], [0], [1]]), 2)
+        0.75
+    """
+    counts = np.unique(codes.reshape(len(codes), -1), axis=0, return_counts=True)[1]
+    return float(np.minimum(k, counts).sum()) / len(codes)
+
+
+def told(game: str, values: Sequence[float], blind: float, factor: float) -> Theft:
+    """Return a game's success over texts beside what any thief can reach."""
+    held = np.asarray(values, float)
+    within = 1.96 * float(held.std()) / max(1.0, len(held) ** 0.5)
+    return Theft(game, float(held.mean()), within, blind, min(1.0, factor * blind))
+
+
+def fields(
+    game: str,
+    candidates: Sequence[str],
+    texts: Sequence[str],
+    means: WordMeans,
+    code: Code,
+    b: float,
+) -> Theft:
+    """Return how often a field is named of texts of which all else is known."""
+    found = [named_among(code(means([f"{text} {one}" for one in candidates]))) for text in texts]
+    return told(game, found, 1.0 / len(candidates), 2.0**b)
+
+
+def chunks(
+    candidates: Sequence[str],
+    groups: Sequence[Sequence[str]],
+    means: WordMeans,
+    code: Code,
+    b: float,
+) -> Theft:
+    """Return how often a name is named that stands in every one of several rows."""
+    found = []
+    for texts in groups:
+        held = [code(means([f"{text} {one}" for one in candidates])) for text in texts]
+        found.append(named_among(np.concatenate(held, axis=1)))
+    rows = len(groups[0])
+    game = f"a name of {len(candidates):,}, from {rows} rows of one person"
+    return told(game, found, 1.0 / len(candidates), 2.0 ** min(b * rows, 1000.0))
+
+
+def duplicates(texts: Sequence[str], means: WordMeans, code: Code, b: float) -> Theft:
+    """Return how often it is told which of two texts is there that differ in one word."""
+    source, changed = np.random.default_rng(0), []
+    for text in texts:
+        held = words_of(text)
+        held[source.integers(len(held))] = means.words[source.integers(len(means.words))]
+        changed.append(" ".join(held))
+    apart = (code(means(list(texts))) != code(means(changed))).any(axis=1)
+    return told("which of two near duplicates", 0.5 + 0.5 * apart, 0.5, 2.0**b)
+
+
+def recovered(
+    public: tuple[Sequence[str], Any], stored: tuple[Sequence[str], Any], means: WordMeans, b: float
+) -> Theft:
+    """Return the F1 of the words that a linear inverter reads off decoded vectors.
+
+    What multiplies every chance by 2^b at most multiplies every gain that is not negative, and so
+    the best F1 of words that are named without the store.
+    """
+    bags = [_bags(texts, means) for texts in (public[0], stored[0])]
+    count = round(float(bags[0].sum(1).mean()))
+    held = public[1] - public[1].mean(0)
+    gram = held.T @ held + RIDGE * np.eye(held.shape[1])
+    weights = np.linalg.solve(gram, held.T @ (bags[0] - bags[0].mean(0)))
+    scores = (stored[1] - public[1].mean(0)) @ weights + bags[0].mean(0)
+    named = np.zeros_like(scores)
+    np.put_along_axis(named, np.argpartition(-scores, count, axis=1)[:, :count], 1.0, axis=1)
+    # without the store: as many of the most common words as are best on average
+    common, best = np.argsort(-bags[0].mean(0)), 0.0
+    for size in range(1, 4 * count):
+        alike = np.zeros(bags[1].shape)
+        alike[:, common[:size]] = 1.0
+        best = max(best, float(_f1(bags[1], alike).mean()))
+    return told("words of a text (F1)", _f1(bags[1], named).tolist(), best, 2.0 ** min(b, 1000.0))
+
+
+def _bags(texts: Sequence[str], means: WordMeans) -> Any:
+    sought = {word: n for n, word in enumerate(means.words[COMMON : COMMON + SOUGHT])}
+    found = np.zeros((len(texts), len(sought)))
+    for row, text in zip(found, texts, strict=True):
+        row[[sought[word] for word in words_of(text) if word in sought]] = 1.0
+    return found
+
+
+def _f1(true: Any, named: Any) -> Any:
+    return 2.0 * (true * named).sum(1) / np.maximum(true.sum(1) + named.sum(1), 1.0)
