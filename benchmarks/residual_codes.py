@@ -37,6 +37,8 @@ from tacit.hidden_states import (
 NEIGHBOURS, BEAM, CODEWORDS = 10, 4, 256
 # rounds of OPQ and of LSQ, which take minutes with their own 50 and 25
 OPQ_ROUNDS, LSQ_ROUNDS = 12, 4
+# stages beyond which LSQ is not tried: its search is minutes of a processor a set
+LSQ_STAGES = 4
 # what RaBitQ keeps of a vector beside its signs: two floats
 RABITQ_BITS = 64
 # directions in which noise is added; the best of them counts
@@ -112,10 +114,11 @@ def decodings(rows: VectorSet, bits: int, stages: int) -> Iterator[tuple[str, An
     residual.max_beam_size = BEAM
     residual.train(rows.public)
     yield "FAISS RQ", residual.decode(residual.compute_codes(rows.store))
-    searched = faiss.LocalSearchQuantizer(width, stages, -(-bits // stages))
-    searched.train_iters = LSQ_ROUNDS
-    searched.train(rows.public)
-    yield "FAISS LSQ", searched.decode(searched.compute_codes(rows.store))
+    if stages <= LSQ_STAGES:
+        searched = faiss.LocalSearchQuantizer(width, stages, -(-bits // stages))
+        searched.train_iters = LSQ_ROUNDS
+        searched.train(rows.public)
+        yield "FAISS LSQ", searched.decode(searched.compute_codes(rows.store))
     parts = -(-bits // 8)
     wide = padded(rows.public, parts)
     product = faiss.ProductQuantizer(wide.shape[1], parts, 8)

@@ -70,7 +70,7 @@ def test_a_document_finds_itself_as_often_as_its_code_has_room(lines, coded, k):
 
 def test_every_theft_is_within_its_bound_and_exact_vectors_give_all(lines):
     scale = TheftScale(
-        public=500, stored=300, queries=20, asked=((1, 4), (1, 12)), known=8, digits=200
+        public=500, stored=300, queries=20, asked=((1, 4), (1, 12)), known=4, digits=200
     )
     small, larger, exact = measured(lines, scale)
     for row in (small, larger):
@@ -87,15 +87,15 @@ def test_every_theft_is_within_its_bound_and_exact_vectors_give_all(lines):
     assert games.pop("words of a text (F1)") > small["thefts"][-1]["right"]
     assert set(games.values()) == {1.0}
     assert exact["recall"]["sealed store"] == 1.0
-    text = page.text({"rows": [small, larger, exact], "public": 500, "stored": 300, "queries": 20,
-                      "known": 8, "texts": "lines"})  # fmt: skip
-    assert page.RECOMMENDED in text
 
 
 def test_the_page_in_the_docs_is_that_of_the_stored_result():
     stored = json.loads((RESULTS / f"{page.NAME}.json").read_text(encoding="utf-8"))
     written = DOCS / "explanation" / f"{page.NAME}.md"
     assert written.read_text(encoding="utf-8") == page.text(stored)
+    assert all(
+        one["right"] <= one["most"] + 1e-12 for row in stored["rows"] for one in row["thefts"]
+    )
     # what is recommended is what was found
     byte = next(row for row in stored["rows"] if row["asked"] == "1 × 256")
     named = {one["game"]: one["right"] for one in byte["thefts"]}

@@ -80,16 +80,15 @@ def _found(
     digits = [f"{n:04d}" for n in range(scale.digits)]
     known = stored[: scale.known]
     groups = [stored[ROWS * n : ROWS * (n + 1)] for n in range(max(1, scale.known // ROWS))]
-    b = min(bits, 1000.0)
     thefts = [
-        theft.fields("a name of 10", names[:10], known, means, code, b),
-        theft.fields("a name of 1,000", names, known, means, code, b),
-        theft.chunks(names, groups, means, code, b),
-        theft.fields("four digits", digits, known[: max(2, scale.known // 10)], means, code, b),
-        theft.duplicates(stored[:1000], means, code, b),
+        theft.fields("a name of 10", names[:10], known, means, code, bits),
+        theft.fields("a name of 1,000", names, known, means, code, bits),
+        theft.chunks(names, groups, means, code, bits),
+        theft.fields("four digits", digits, known[: max(2, scale.known // 10)], means, code, bits),
+        theft.duplicates(stored[:1000], means, code, bits),
         theft.told(f"which of {len(stored):,} texts in a list",
-                   [theft.named_among(code(rows["stored"]))], 1.0 / len(stored), 2.0**b),
-        theft.recovered((public, decoded["public"]), (stored, decoded["stored"]), means, b),
+                   [theft.named_among(code(rows["stored"]))], 1.0 / len(stored), bits),
+        theft.recovered((public, decoded["public"]), (stored, decoded["stored"]), means, bits),
     ]  # fmt: skip
     exact = np.argsort(-(rows["queries"] @ rows["stored"].T), axis=1)[:, :NEIGHBOURS]
     scores = rows["queries"] @ decoded["stored"].T

@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tacit_lab.studies.places import DOCS, IMAGES, RESULTS
 from tacit_lab.studies.reproductions.prose import filled, rounded_up, table
+from tacit_lab.studies.stores.theft import most_right
 
 NAME = "store-theft"
 COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -33,13 +35,13 @@ def text(result: dict[str, Any]) -> str:
     lines = [
         "# What a thief of a vector store gets", "",
         filled(OPENING), "",
-        RECOMMENDED, "",
+        filled(RECOMMENDED), "",
         f"![Left: how often each theft succeeds by bits, beside its bound. Right: recall of a "
         f"search.](../images/{NAME}.svg)", "",
         filled(FIGURE), "",
         "## What was found", "",
         *findings(result),
-        filled(READING), "",
+        filled(reading(result)), "",
         "## How it was made", "",
         filled(made(result)), "",
     ]  # fmt: skip
@@ -54,17 +56,31 @@ the words alone it does what a linear inverter does."""
 FIGURE = """Lines are bounds and points are measured, with 95% intervals over texts. On the
 right: ten nearest of a query that are found among decoded codes alone, and by a [sealed
 store](../how-to/sealed-store.md) that opens 5% of its documents."""
-READING = """The right text of a list is named as often as codes are occupied, divided by N, and
-that is the bound itself while every code is taken. Digits and names stay below their bounds by
-what their codes share. **Rows about one person add up:** eight codes of a name are a code of
-eight times the bits, so declare `rows_per_person`. No bound on two near duplicates is below
-100%, for one bit tells two texts apart. What a thief reads of words falls least: a code keeps
-the topic, which is what it is for."""
+
+
+def reading(result: dict[str, Any]) -> str:
+    """Return what the table says of the sizes that are recommended."""
+    byte, two, exact = (_rights(result, asked) for asked in ("1 × 256", "2 × 256", "float32"))
+    return f"""At 8 bits a name of 1,000 is named {byte["name"]:.1%} of the time and a text
+of the list {byte["list"]:.1%}, which is the bound itself: occupied codes divided by N.
+At 16 bits the name is named {two["name"]:.1%} of the time and words are read at F1
+{two["words"]:.2f} (float32:
+{exact["words"]:.2f}), and a text that the thief holds word by word is told to be there
+{two["list"]:.0%} of the time. Digits and names stay below their bounds by what their codes share.
+**Rows about one person add up:** eight codes of a name are a code of eight times the bits, so
+declare `rows_per_person`. No bound on two near duplicates is below 100%, for one bit tells two
+texts apart. What is read of words falls least: a code keeps the topic, which is what it is for."""
+
+
+def _rights(result: dict[str, Any], asked: str) -> dict[str, float]:
+    row = next(row for row in result["rows"] if row["asked"] == asked)
+    found = [one["right"] for one in row["thefts"]]
+    return {"name": found[1], "list": found[5], "words": found[6]}
 
 
 def made(result: dict[str, Any]) -> str:
     """Return how the numbers came about."""
-    return f"""`make experiments NAME={NAME}` takes a minute or a few (`--fast` seconds,
+    return f"""`make experiments NAME={NAME}` takes minutes (`--fast` seconds,
 `--texts FILE` a text a line of your own): encoder and residual codebooks are fitted on
 {result["public"]:,} public lines ({result["texts"]}), {result["stored"]:,} others are stored,
 {result["queries"]} more are searched for. The encoder averages word vectors of 128 numbers,
@@ -112,7 +128,9 @@ def draw(result: dict[str, Any], path: Path) -> None:
 
 
 def _theft(axes: Axes, bits: list[float], thefts: list[dict[str, Any]], colour: str) -> None:
-    axes.plot(bits, [one["most"] for one in thefts], color=colour, linewidth=1.2)
+    grid = np.linspace(bits[0], bits[-1], 400)
+    most = [most_right(thefts[0]["rows"] * b, thefts[0]["blind"]) for b in grid]
+    axes.plot(grid, most, color=colour, linewidth=1.2)
     axes.errorbar(
         bits, [one["right"] for one in thefts], [one["within"] for one in thefts], fmt="o",
         color=colour, markersize=4, linewidth=0.8, label=thefts[0]["game"],

@@ -25,7 +25,8 @@ class Theft:
         right: share, the mean over texts.
         within: half-width of its 95% interval over texts.
         blind: without the store.
-        most: ``2^b`` times that, and 1 at most: for any thief, whatever else it knows.
+        most: ``2^(b rows)`` times that, and 1 at most: for any thief, whatever else it knows.
+        rows: of the store that tell about what is guessed.
     """
 
     game: str
@@ -33,6 +34,7 @@ class Theft:
     within: float
     blind: float
     most: float
+    rows: int
 
 
 def occupied(codes: npt.NDArray[Any]) -> int:
@@ -66,11 +68,17 @@ def own_recall(codes: npt.NDArray[Any], k: int) -> float:
     return float(np.minimum(k, counts).sum()) / len(codes)
 
 
-def told(game: str, values: Sequence[float], blind: float, factor: float) -> Theft:
-    """Return a game's success over texts beside what any thief can reach."""
+def told(game: str, values: Sequence[float], blind: float, b: float, rows: int = 1) -> Theft:
+    """Return a game's success over texts beside what any thief can reach by ``rows`` codes."""
     held = np.asarray(values, float)
     within = 1.96 * float(held.std()) / max(1.0, len(held) ** 0.5)
-    return Theft(game, float(held.mean()), within, blind, min(1.0, factor * blind))
+    most = most_right(b * rows, blind)
+    return Theft(game, float(held.mean()), within, blind, most, rows)
+
+
+def most_right(bits: float, blind: float) -> float:
+    """Return ``min(1, 2^bits · blind)``, where bits may be too many for a float."""
+    return min(1.0, 2.0 ** min(bits, 1000.0) * blind)
 
 
 def fields(
@@ -83,7 +91,7 @@ def fields(
 ) -> Theft:
     """Return how often a field is named of texts of which all else is known."""
     found = [named_among(code(means([f"{text} {one}" for one in candidates]))) for text in texts]
-    return told(game, found, 1.0 / len(candidates), 2.0**b)
+    return told(game, found, 1.0 / len(candidates), b)
 
 
 def chunks(
@@ -100,7 +108,7 @@ def chunks(
         found.append(named_among(np.concatenate(held, axis=1)))
     rows = len(groups[0])
     game = f"a name of {len(candidates):,}, from {rows} rows of one person"
-    return told(game, found, 1.0 / len(candidates), 2.0 ** min(b * rows, 1000.0))
+    return told(game, found, 1.0 / len(candidates), b, rows)
 
 
 def duplicates(texts: Sequence[str], means: WordMeans, code: Code, b: float) -> Theft:
@@ -108,10 +116,13 @@ def duplicates(texts: Sequence[str], means: WordMeans, code: Code, b: float) -> 
     source, changed = np.random.default_rng(0), []
     for text in texts:
         held = words_of(text)
-        held[source.integers(len(held))] = means.words[source.integers(len(means.words))]
+        place, other = source.integers(len(held)), source.integers(len(means.words))
+        # the next word of the vocabulary where the same one was drawn
+        same = held[place] == means.words[other]
+        held[place] = means.words[(other + same) % len(means.words)]
         changed.append(" ".join(held))
     apart = (code(means(list(texts))) != code(means(changed))).any(axis=1)
-    return told("which of two near duplicates", 0.5 + 0.5 * apart, 0.5, 2.0**b)
+    return told("which of two near duplicates", 0.5 + 0.5 * apart, 0.5, b)
 
 
 def recovered(
@@ -136,7 +147,7 @@ def recovered(
         alike = np.zeros(bags[1].shape)
         alike[:, common[:size]] = 1.0
         best = max(best, float(_f1(bags[1], alike).mean()))
-    return told("words of a text (F1)", _f1(bags[1], named).tolist(), best, 2.0 ** min(b, 1000.0))
+    return told("words of a text (F1)", _f1(bags[1], named).tolist(), best, b)
 
 
 def _bags(texts: Sequence[str], means: WordMeans) -> Any:
