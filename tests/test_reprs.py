@@ -21,7 +21,7 @@ from tacit.design import isotropic, worst_case
 from tacit.hidden_states import CodebookFit
 from tacit.releases.showing import ENDS, HALF, said_once
 from tacit.statistics import Session, prepare
-from tacit.text import beside, significant_up
+from tacit.text import beside, half_width, significant_up, whole_beside
 
 ROOT = Path(tacit.__file__).parents[1]
 PACKAGES = sorted(
@@ -131,6 +131,20 @@ def test_guarantees_and_sessions_are_shown_in_a_notebook():
     assert page.count("<li>") == len(held.assumptions)
     assert "1 answers" not in session._repr_html_()
     assert "1 answer," in repr(session)
+
+
+def test_profiles_are_shown_in_a_notebook():
+    shown = subsampled_gaussian(0.01, 1.1, 10)._repr_html_()
+    assert "at δ = 1e-5" in shown
+    assert "What must hold (" in shown
+
+
+@pytest.mark.parametrize(
+    ("value", "half", "told"),
+    [(786.0, 1.0, "786 ± 1"), (41.0, 0.996, "41.0 ± 1.0"), (0.7458, 0.159, "0.75 ± 0.16")],
+)
+def test_a_value_ends_at_the_digit_of_its_half_width(value, half, told):
+    assert f"{whole_beside(value, half)} ± {half_width(half)}" == told
 
 
 def test_no_number_is_a_minus_zero():

@@ -1,6 +1,7 @@
 """Laplace noise against quadrature, k-ary response against the sum over its answers."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -31,6 +32,15 @@ def test_laplace_near_its_largest_loss():
     assert 1 / 0.3 <= profile.epsilon(0.0) <= (1 / 0.3) * (1 + 1e-12)
     assert laplace(2.0, 1e-3).delta(700.0) == 1.0
     assert laplace(0.0, 1.0).epsilon(0.0) == 0.0
+
+
+@pytest.mark.parametrize(("sensitivity", "scale"), [(1.0, 1.0), (1.0, 4.0), (3.0, 0.5), (1.0, 3.0)])
+def test_laplace_without_delta_is_the_quotient(sensitivity, scale):
+    # exactly where the quotient is a float, and never below it
+    epsilon = laplace(sensitivity, scale).epsilon(0.0)
+    exact = Fraction(sensitivity) / Fraction(scale)
+    assert exact <= Fraction(epsilon) <= exact * (1 + Fraction(1, 2**51))
+    assert scale == 3.0 or Fraction(epsilon) == exact
 
 
 def test_laplace_renyi_is_the_integral():

@@ -57,6 +57,9 @@ def test_a_profile_pickles_and_copies_with_its_curve(name):
     # a copy of what was sent has the curve only if what was sent has it
     again = copy.deepcopy(sent)
     assert type(again) is type(sent) is type(profile)
+    assert again == sent == profile
+    assert hash(again) == hash(profile)
+    assert profile != profile * 2
     assert again.name == sent.name == profile.name
     assert [again.delta(float(one)) for one in EPSILONS] == before
     assert again.epsilon(1e-5) == profile.epsilon(1e-5)

@@ -139,7 +139,10 @@ def _of_two(adjacency: str) -> str:
 def _hidden(adjacency: str) -> str:
     """Return what two neighbours differ in."""
     kind = Adjacency.of(adjacency)
-    return "any two neighbours" if kind is None else f"one {adjacency.removeprefix(WORDS[kind])}"
+    # "any two that the assumptions allow" says no more than that
+    if kind is None:
+        return "any two neighbours" if adjacency.startswith("any two that ") else adjacency
+    return f"one {adjacency.removeprefix(WORDS[kind])}"
 
 
 def _apart(guarantee: Indistinguishability) -> OneLine:

@@ -10,6 +10,7 @@ from tacit.measured import Interval
 from tacit.pages.numbers import number_lines
 from tacit.releases import Attack, Release
 from tacit.releases.contradiction import refuted, standing
+from tacit.releases.kinds import kind_named
 from tacit.releases.numbers import INTERVAL_CONFIDENCE
 from tacit.text import (
     in_nats,
@@ -60,6 +61,7 @@ def verdict(release: Release[Any], *, measured: bool = True) -> Verdict:
         measured: whether what attacks reached is told, which is the holder's.
     """
     title, bound = f"{release.one_line.text}.", release.headline
+    caution = kind_named(release.kind).caution
     if release.reproducible:
         return _without("void", title, void_sentence(release.seed))
     wrong = refuted(release)
@@ -72,7 +74,8 @@ def verdict(release: Release[Any], *, measured: bool = True) -> Verdict:
     if bound is None:
         if not release.guarantees:
             return _without("none", title, _measured_sentence(release) if measured else "")
-        return _without("bounded", title, (release.leakage or release.guarantees[0]).describe())
+        held = release.leakage or release.guarantees[0]
+        return _without("bounded", title, " ".join([*filter(None, [caution]), held.describe()]))
     success, blind = release.success(bound), share_nearest(bound.prior)
     if release.leakage is not None:
         conditions = [
@@ -80,7 +83,7 @@ def verdict(release: Release[Any], *, measured: bool = True) -> Verdict:
             f"Right about {bound.task}: at most {share_up(success)}; guessing blind: {blind}.",
         ]
     else:
-        conditions = [f"Guessing blind: {blind}."]
+        conditions = [*filter(None, [caution]), f"Guessing blind: {blind}."]
     if measured:
         conditions += _against(release, bound.task)
     conditions.append(f"That is so if {known_alone('an attacker', bound.law)}.")

@@ -31,6 +31,8 @@ class Kind:
             no code works its guarantees out from; None for none.
         record: what one record is, as the end of "One record is …"; empty where the adjacency of
             the promise says it.
+        caution: what the promise is not, in a sentence that stands right under its title; empty
+            for none.
         rows: holds a file of rows against the release that it carries; None where no file of
             rows carries such a release.
     """
@@ -41,6 +43,7 @@ class Kind:
     sections: str | None = None
     proof: str | None = None
     record: str = ""
+    caution: str = ""
     rows: Callable[[Any, Path], None] | None = None
 
 

@@ -139,6 +139,7 @@ TRAINING = Kind(
     recompute=recompute,
     proof="tacit.training.proof:proof",
     record="what one of the named references leaves out of the training data",
+    caution=NOT_PRIVACY,
 )
 
 
@@ -214,7 +215,7 @@ def certified(names: tuple[str, ...], squared: Array, delta: float | None) -> tu
 
 def notes_of(names: tuple[str, ...], squared: Array, delta: float | None) -> tuple[str, ...]:
     """Return what the guarantee is and is not, and what it is beside each reference if few."""
-    first = (NOT_PRIVACY, PUBLISHED)
+    first = (PUBLISHED,)
     if not 1 < len(names) <= TOLD:
         return first
     # rounded up
