@@ -42,7 +42,7 @@ def check_pair(blobs: Blobs, database: Database) -> None:
         if here is None and filled and records is None:
             raise ValueError(
                 f"database: {database.label} has no records, and the folder {path.parent} holds "
-                "contents of a dock: give the database that it has, or an empty folder"
+                "contents of a dock: name the database of that dock, or an empty folder"
             )
         if here is not None and not filled and records is not None:
             raise ValueError(

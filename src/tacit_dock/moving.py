@@ -63,7 +63,7 @@ def _copied(old: sa.Connection, new: sa.Connection, other: Database) -> int:
     """Copy every row of every table; return how many learnwares there are."""
     records = new.execute(sa.select(learnware_table.c.number).limit(1)).first()
     if records is not None or identity_of(new) is not None:
-        raise ValueError(f"to: expected a database that no dock has, got {other.label}")
+        raise ValueError(f"to: expected a database that holds no dock yet, got {other.label}")
     for table in reversed(metadata.sorted_tables):
         new.execute(sa.delete(table))
     for table in metadata.sorted_tables:

@@ -108,7 +108,10 @@ SHARED = {"space": SharedFactors()}
     ("changes", "message"),
     [
         ({"about": Description()}, "classes: .*public"),
-        ({"about": Description(classes=2)}, "expected one of 2 classes, not so in record 2"),
+        (
+            {"about": Description(classes=2)},
+            "expected one of the 2 classes for every record, got another value for record 2",
+        ),
         ({"about": "task"}, "about: "),
         ({"promise": Table(epsilon=1.0, delta=1e-5)}, "promise: .*ReplacedRecord"),
         ({"promise": 1.0}, "promise: "),

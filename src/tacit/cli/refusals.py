@@ -68,7 +68,7 @@ def _no_such_option(flag: str, context: Any, arguments: Sequence[str]) -> str:
     known = [option for param in context.command.params for option in param.opts]
     near = did_you_mean(flag, known)
     # compare stands beside statistic's flags, and is a command of its own
-    group = getattr(context.parent, "command", None)
+    group: Any = getattr(context.parent, "command", None)
     if hasattr(group, "list_commands") and word in group.list_commands(context.parent):
         near = f"; did you mean '{path} {word}'?"
     return f"{flag}: {path} has no such flag{near or f'; {path} --help lists what it has'}"

@@ -24,12 +24,12 @@ from tacit.text import in_nats, number_up, share_nearest, share_up
 
 # Fields of a release that are no setting of the workflow, in the words of a reader.
 FIELDS = {
-    "title": "what it is",
+    "title": "its title",
     "method": "the method",
-    "created": "the time",
+    "created": "when it was made",
     "guarantees": "the promise",
-    "digests": "what the release is about, by digest",
-    "notes": "notes",
+    "digests": "digests of what the release is about",
+    "notes": "the notes below",
 }
 LARGEST_EXPONENT = 30.0
 
@@ -108,4 +108,4 @@ def published_beside(release: Release[Any]) -> list[str]:
             numbers.append("the sampling error of each")
     fields = [words for name, words in FIELDS.items() if content.get(name)]
     settings = [name.replace("_", " ") for name in content["details"]]
-    return [*numbers, *fields, f"{len(settings)} entries of the workflow: {', '.join(settings)}"]
+    return [*numbers, *fields, f"and what the workflow was set to ({', '.join(settings)})"]

@@ -111,7 +111,10 @@ def weights_of(targets: Any, names: Sequence[str], count: int, *, given: str) ->
     found = np.array([_place(value, places) for value in held.tolist()], dtype=np.int64)
     if (found < 0).any():
         row = int(np.argmax(found < 0))
-        raise ValueError(f"{given}: expected one of {len(names)} classes, not so in record {row}")
+        raise ValueError(
+            f"{given}: expected one of the {len(names)} classes for every record, got another "
+            f"value for record {row}"
+        )
     return torch.nn.functional.one_hot(torch.from_numpy(found), len(names)).float()
 
 

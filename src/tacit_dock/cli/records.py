@@ -45,7 +45,7 @@ def log(
 
 
 def move(
-    to: Annotated[str, typer.Argument(help="PostgreSQL URL or SQLite file that no dock has.")],
+    to: Annotated[str, typer.Argument(help="PostgreSQL URL or SQLite file without a dock.")],
     *,
     folder: Folder = FOLDER,
     database: Database = None,

@@ -36,6 +36,6 @@ def alike(one: Any, other: Any) -> bool:
         # what a value keeps to be quick is not part of what it is
         named = [field.name for field in fields(one) if field.compare]
         return all(alike(getattr(one, name), getattr(other, name)) for name in named)
-    if type(one).__eq__ is object.__eq__ and hasattr(one, "__dict__"):
+    if "__eq__" not in vars(type(one)) and hasattr(one, "__dict__"):
         return alike(sorted(vars(one).items()), sorted(vars(other).items()))
     return bool(one == other)

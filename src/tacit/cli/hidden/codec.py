@@ -268,7 +268,8 @@ def decode(
 ) -> None:
     """Write the vector that stands for every code: post-processing, so the guarantee stays.
 
-    For a quotient that is ln p of every next token, as its decoder reads it.
+    For a quotient that vector holds the log probability of every next token, as its decoder reads
+    them.
     """
     if (codebook is None) == (fitted is None):
         raise ValueError("--codebook: expected this or --fitted, exactly one of them")

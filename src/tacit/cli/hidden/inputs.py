@@ -106,7 +106,7 @@ class PromptFlags:
     ] = None
     column: Annotated[
         str | None,
-        typer.Option(help="Column of the prompts; prompt or text when left out."),
+        typer.Option(help="Column of the prompts; that named prompt or text when left out."),
     ] = None
     chat_template: Annotated[
         bool, typer.Option("--chat-template", help="Put every prompt into the chat template.")

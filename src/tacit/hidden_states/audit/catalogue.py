@@ -79,3 +79,9 @@ def mechanism_of(point: Point) -> Mechanism:
         return read_mechanism(point.mechanism)
     except ValueError:
         return Unknown(point.mechanism)
+
+
+def told(point: Point) -> str:
+    """Return what is kept at a point, in words: of noise with what it costs, of codes how many."""
+    kept = mechanism_of(point).stored(point)
+    return kept if point.codewords is not None else f"{kept} ({point.setting})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tacit.hidden_states.audit.catalogue import mechanism_of
+from tacit.hidden_states.audit.catalogue import mechanism_of, told
 from tacit.hidden_states.audit.points import Point
 from tacit.hidden_states.audit.request import Wish
 
@@ -92,7 +92,7 @@ def _why(chosen: Point, kept: list[Point], controls: list[Point], compared: int)
         second = min(rivals, key=lambda point: point.kl.value)
         reasons.append(
             f"Of those it changes the prediction least: {chosen.kl.value:.2f} nats of KL on "
-            f"average, {second.kl.value:.2f} for the next ({second.label})."
+            f"average, {second.kl.value:.2f} for the next ({told(second)})."
         )
     reasons.append(_gains(chosen))
     if controls:
@@ -143,7 +143,7 @@ def _why_none(every: list[Point], wish: Wish) -> tuple[str, ...]:
         nearest = min(known, key=lambda point: point.leak)
         return (
             f"No release keeps attacks to {wish.max_attack:.1%}{_of_bank(nearest, wish)}; the most "
-            f"private ({nearest.label}) is held to {nearest.leak:.1%}.",
+            f"private ({told(nearest)}) is held to {nearest.leak:.1%}.",
         )
     quiet = [point for point in private if wish.gains_little(point)]
     if not quiet:
@@ -152,15 +152,15 @@ def _why_none(every: list[Point], wish: Wish) -> tuple[str, ...]:
             f"Every release that keeps attacks to {wish.max_attack:.1%} raises the success of an "
             f"attacker who knows the earlier tokens, or guesses an attribute, by more than "
             f"{wish.max_gain:.1%} points at the upper end; the one that raises it least is "
-            f"{least.label}, by {least.gain:.1%}.",
+            f"{told(least)}, by {least.gain:.1%}.",
         )
     private = quiet
     useful = max(private, key=lambda point: point.agreement.value)
     gentle = min(private, key=lambda point: point.kl.value)
     return (
         f"Of the releases that keep attacks to {wish.max_attack:.1%}{_of_bank(useful, wish)}, the "
-        f"one that agrees most ({useful.label}) agrees on {useful.agreement.value:.1%} of prompts, "
-        f"and the least KL is {gentle.kl.value:.2f} nats ({gentle.label}).",
+        f"one that agrees most ({told(useful)}) agrees on {useful.agreement.value:.1%} of prompts, "
+        f"and the least KL is {gentle.kl.value:.2f} nats ({told(gentle)}).",
     )
 
 

@@ -11,7 +11,7 @@ from tacit._ground.checks import Array, integer
 from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
 from tacit.guarantees.base import Guarantee
-from tacit.hidden_states.audit.catalogue import mechanism_of
+from tacit.hidden_states.audit.catalogue import mechanism_of, told
 from tacit.hidden_states.audit.points import GuessPoint, Point, stated_numbers
 from tacit.hidden_states.audit.recommendation import Recommendation, recommend
 from tacit.hidden_states.audit.request import Wish
@@ -112,7 +112,7 @@ def words_of(details: Audit) -> dict[str, Any]:
     point = details.recommendation.point
     place = f"layer {details.layer} of {details.layers} of {details.model}"
     return {
-        "title": place if point is None else f"{place}, by {point.label}",
+        "title": place if point is None else f"{place}: {told(point)}",
         "secret": "which prompt of the bank was given",
         "method": "none recommended" if point is None else point.mechanism,
         # what was chosen, and how many cells occur, was measured on the prompts
@@ -146,8 +146,8 @@ def recompute(release: Release[Audit]) -> str:
             that does not follow from it.
     """
     details = release.details
-    for name, told in words_of(details).items():
-        if getattr(release, name) != told:
+    for name, words in words_of(details).items():
+        if getattr(release, name) != words:
             raise ValueError(f"its points give another {name!r}")
     point = details.recommendation.point
     if point is None:

@@ -59,8 +59,8 @@ vocabulary of {scale["vocabulary"]:,}, {scale["steps"]} steps on {tokens:,} toke
 ({result["text"]}), so far from the paper's 90 million parameters and 164 million tokens: `make
 experiments NAME={NAME}` with `--scale gpu` has its sizes. Beside it two controls: a GPT of
 about as many parameters, and a GPT whose whole state is as wide as the trunk. Loss and NLL are
-nats a token; prompts of the bank are of the learned text, the loss is of text that no model
-saw. Everything stands at the middle probe layer."""
+nats a token; prompts of the bank come from the text that was learned, and the loss is measured
+on text that no model saw. Everything stands at the middle probe layer."""
 
 
 def _middle(row: dict[str, Any]) -> dict[str, Any]:

@@ -162,8 +162,8 @@ def _books(points: list[Point]) -> list[str]:
         filled(
             "Codebooks: no attacker to whom the prompts of the bank are equally likely names the "
             "right one more often than the bound, and the best one does so exactly as often. For "
-            "every other attacker the factor is C. First 10, first 100 and last token are those "
-            "of this best attacker."
+            "every other attacker the factor is C. The columns first 10, first 100 and last token "
+            "say what this best attacker reaches."
         ),
         "",
         *table(
