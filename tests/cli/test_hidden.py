@@ -96,9 +96,11 @@ def test_geometry_sweep_and_codebook_speak_json(
         return mapped(*given, **more)
 
     monkeypatch.setattr(tacit_sweep, "parallel_map", counted)
+    pages = [tmp_path / name for name in ("geometry.html", "sweep.html")]
     measured = tacit(
-        "hidden", "geometry", "--layer", "1", *given, "--calibration", "300", "--json", "-"
-    )
+        "hidden", "geometry", "--layer", "1", *given, "--calibration", "300", "--json", "-",
+        "--report", pages[0],
+    )  # fmt: skip
     assert measured.code == 0, measured.err
     facts = json.loads(measured.out)
     assert len(facts["spectrum"]) == 16
@@ -108,13 +110,17 @@ def test_geometry_sweep_and_codebook_speak_json(
     swept = tacit(
         "hidden", "sweep", "--layers", "1", "--mechanisms", "isotropic,argmax", "--kl-budgets",
         "0.1", "--codewords", "8", "--measured", "80", *given, *sizes, "--workers", "2",
-        "--json", "-",
+        "--json", "-", "--report", pages[1],
     )  # fmt: skip
     assert swept.code == 0, swept.err
     assert asked == [2]
     assert "read by whoever holds the release alone (protocol B)" in swept.err
     # noise is read in three ways, the likeliest token in two
     assert len(json.loads(swept.out)) == 6
+    texts = [page.read_text("utf-8") for page in pages]
+    assert "hold 95% of the Fisher information" in texts[0]
+    assert texts[1].count("only the likeliest next token, not the state") == 2
+    assert all("for the holder of the prompts" in text for text in texts)
     out = tmp_path / "book.safetensors"
     fitted = tacit(
         "hidden", "codebook", "--layer", "1", "--codewords", "8", "--metric", "euclidean",

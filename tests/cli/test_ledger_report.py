@@ -62,6 +62,9 @@ def test_a_time_and_months(place: Path, tacit: Tacit) -> None:
     later = ledger_report(book, since="2999-01-01")
     assert later.entries == ()
     assert later.headline.startswith("0 releases about 0 secrets since 2999-01-01")
+    today = book.entries()[0].time[:10]
+    assert len(ledger_report(book, since="2020-01-01", until=today).entries) == 3
+    assert ledger_report(book, until="2020-01-01").entries == ()
     # what is spent is all there ever was
     assert [account.spent.nats for account in later.secrets] == [0.5, 0.25]
     month = book.entries()[0].time[:7]
@@ -74,6 +77,7 @@ def test_a_time_and_months(place: Path, tacit: Tacit) -> None:
     ("flags", "sentence"),
     [
         (("--since", "soon"), "--since: expected a day"),
+        (("--until", "soon"), "--until: expected a day"),
         (("--names", "{names}"), "--names: the ledger holds no secret 'custmers'"),
         (("--names", "missing.csv"), "--names: cannot read"),
         (("--by", "week"), "--by"),

@@ -201,9 +201,9 @@ def test_generation_by_codes_is_the_holders(interference, given):
     command = ["hidden", "trajectory", "--layer", "1", "--model", given[0] / "model", "--texts",
                "own.txt", "--public-texts", given[0] / "text.txt", "--length", "4", "--steps", "2",
                "--codewords", "4", "--bank", "8", "--calibration", "40", "--json",
-               "j.json"]  # fmt: skip
+               "j.json", "--report", "page.html"]  # fmt: skip
     pair = interference.commands(command, prompts(), prompts(RECORDS["over the context"]))
-    pair.assert_equal(holder={"j.json"}, holder_terminal=True, released=False)
+    pair.assert_equal(holder={"j.json", "page.html"}, holder_terminal=True, released=False)
 
 
 @tells_nothing_beside("hidden encode", "hidden-codes")

@@ -185,6 +185,9 @@ def report(
     since: Annotated[
         str | None, typer.Option(help="First day, such as 2026-07-01; all when left out.")
     ] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Last day, itself included; today when left out.")
+    ] = None,
     by: Annotated[
         By, typer.Option(help="What the page lists releases by.", show_choices=True)
     ] = By.SECRET,
@@ -212,17 +215,17 @@ def report(
     from tacit.report.ledger import left_words
 
     try:
-        found = ledger_report(Ledger(ledger, create=False), since=since, names=called)
+        found = ledger_report(Ledger(ledger, create=False), since=since, until=until, names=called)
     except ValueError as error:
         # arguments of the function are flags here
         name, colon, rest = str(error).partition(":")
-        if colon and name in ("since", "names"):
+        if colon and name in ("since", "until", "names"):
             raise ValueError(f"--{name}:{rest}") from None
         raise
     console = consoles(False)
     console.print(Text(found.headline, "bold"))
     for account in found.secrets:
-        words = "" if account.left is None else f", left {left_words(account.left)}"
+        words = ", no budget" if account.left is None else f", left {left_words(account.left)}"
         asked = "" if account.open else "; may not be asked any more"
         line(console, "secret", f"{account.label}: {account.released} released{words}{asked}")
     for flag, content in (("--report", found.to_html(by.value)), ("--csv", found.to_csv())):

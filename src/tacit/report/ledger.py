@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from markupsafe import Markup
@@ -21,6 +21,8 @@ By = Literal["secret", "month"]
 # Releases that a page lists; a table lists them all.
 # Of a name that is a digest, so many letters stand on the page.
 DIGEST_SHOWN = 19
+# letters of a day, 2026-07-01
+DAY = 10
 MOST_LISTED = 500
 
 
@@ -58,6 +60,7 @@ class LedgerReport:
     Attributes:
         location: of the ledger.
         since: the first day, ISO-8601; None for the beginning.
+        until: the last day, itself included; None for today.
         created: when the report was made.
         secrets: every secret that has a budget or was released from.
         entries: releases of the time asked for, in order, those that count and those that do not.
@@ -65,6 +68,7 @@ class LedgerReport:
 
     location: str
     since: str | None
+    until: str | None
     created: str
     secrets: tuple[SecretAccount, ...]
     entries: tuple[Entry, ...]
@@ -76,6 +80,7 @@ class LedgerReport:
         about = sum(bool(account.released) for account in self.secrets)
         closed = [account.label for account in self.secrets if not account.open]
         when = "" if self.since is None else f" since {self.since}"
+        when += "" if self.until is None else f" until {self.until}"
         first = f"{_count(counted, 'release')} about {_count(about, 'secret')}{when}"
         if not closed:
             return f"{first}; every secret may still be asked."
@@ -171,20 +176,25 @@ class LedgerReport:
 
 
 def ledger_report(
-    ledger: Ledger, *, since: str | None = None, names: Mapping[str, str] | None = None
+    ledger: Ledger,
+    *,
+    since: str | None = None,
+    until: str | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> LedgerReport:
     """Read a ledger for a report: what was released since a day, and what is left now.
 
     Args:
         ledger: the ledger.
         since: the first day, ``"2026-07-01"`` or any ISO-8601 time in UTC; None for the beginning.
+        until: the last day, itself included, or a time before which it was; None for today.
         names: the holder's names of secrets, by their names in the ledger.
 
     Returns:
         The report; ``to_html`` and ``to_csv`` write it out.
 
     Raises:
-        ValueError: ``since`` is no day, or a name is of a secret that the ledger does not hold.
+        ValueError: ``since`` or ``until`` is no day, or the ledger holds no secret of a name.
 
     Example:
         >>> import tempfile
@@ -193,16 +203,26 @@ def ledger_report(
         >>> ledger_report(book).headline
         '0 releases about 0 secrets; every secret may still be asked.'
     """
-    first = None if since is None else _moment(since)
+    first = None if since is None else _moment("since", since)
+    last = None if until is None else _moment("until", until)
+    # a day ends where the next begins
+    if last is not None and len(str(until)) == DAY:
+        last += timedelta(days=1)
     secrets, given = ledger.secrets(), dict(names or {})
     for secret in given:
         if secret not in secrets:
             raise ValueError(f"names: the ledger holds no secret {secret!r}")
     entries = ledger.entries()
-    inside = tuple(one for one in entries if first is None or _moment(one.time) >= first)
+    inside = tuple(
+        one
+        for one in entries
+        if (first is None or _moment("time", one.time) >= first)
+        and (last is None or _moment("time", one.time) < last)
+    )
     return LedgerReport(
         location=ledger.location,
         since=since,
+        until=until,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         secrets=tuple(
             SecretAccount(
@@ -256,11 +276,11 @@ def harmless_cell(text: str) -> str:
     return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 
 
-def _moment(since: str) -> datetime:
+def _moment(name: str, day: str) -> datetime:
     try:
-        found = datetime.fromisoformat(since)
+        found = datetime.fromisoformat(day)
     except ValueError:
-        raise ValueError(f"since: expected a day such as 2026-07-01, got {since!r}") from None
+        raise ValueError(f"{name}: expected a day such as 2026-07-01, got {day!r}") from None
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.text import Text
 
 from tacit import codec
 from tacit._ground.checks import integer, positive
@@ -24,17 +23,19 @@ from tacit.cli.hidden.inputs import (
     PromptFlags,
     listed,
 )
+from tacit.cli.hidden.measured import measured_outlets, tell_measured
 from tacit.cli.hidden.quotient import quotient
 from tacit.cli.hidden.recorded import origin_of
 from tacit.cli.hidden.trajectory import trajectory
 from tacit.cli.options import grouped
 from tacit.cli.output import json_output, new_file
-from tacit.cli.publishing import Destination, Outlet, Paying, publish
+from tacit.cli.publishing import Destination, Outlet, Paged, Paying, publish
 from tacit.compute import progress_reports
 from tacit.hidden_states.audit.request import SweepRequest
 from tacit.text import share_up
 
 if TYPE_CHECKING:
+    from tacit.hidden_states import Point
     from tacit.hidden_states.geometry.estimation import Geometry
     from tacit.hidden_states.origin import Origin
     from tacit.releases import Release
@@ -64,13 +65,15 @@ def geometry(
     layer: Layer,
     calibration: Calibration = 2000,
     *,
-    outlet: Outlet,
+    outlet: Paged,
     source: PromptFlags,
 ) -> None:
     """Measure where a layer's last state carries the prediction, and where prompts differ."""
-    output = json_output(outlet.json, outlet.force, {"--texts": source.texts})
+    output, page = measured_outlets(outlet, {"--texts": source.texts})
     found, prompts = source.sample(layer, calibration)
     from tacit.hidden_states.geometry.estimation import measure_geometry as measure
+    from tacit.hidden_states.origin import HOLDERS
+    from tacit.report import Measurement
 
     result = measure(found, layer, prompts, rng=source.seed)
     numbers = {
@@ -79,20 +82,20 @@ def geometry(
         if isinstance(value := getattr(result, field.name), (int, float, str))
     }
     output.write({**numbers, "notes": list(result.notes), "spectrum": result.spectrum.tolist()})
-    console = output.console
-    console.print(
-        Text(
-            f"Layer {layer} of {found.name}: {result.effective_rank} of {result.width} directions "
-            "hold 95% of the Fisher information.",
-            "bold",
-        )
+    told = Measurement(
+        about=f"layer {layer} of {found.name}",
+        title=f"{result.effective_rank} of {result.width} directions of layer {layer} of "
+        f"{found.name} hold 95% of the Fisher information.",
+        lines=[
+            ("energy", f"{result.energy:.1%} in the {result.rank} leading directions"),
+            ("coupling", f"{result.coupling:.2f} (1 for a random subspace)"),
+            ("gain", f"{result.mahalanobis_gain:.2f} against a Mahalanobis attacker"),
+            ("signal", _signal(result)),
+            *(("note", note) for note in result.notes),
+        ],
+        keep=HOLDERS,
     )
-    line(console, "energy", f"{result.energy:.1%} in the {result.rank} leading directions")
-    line(console, "coupling", f"{result.coupling:.2f} (1 for a random subspace)")
-    line(console, "gain", f"{result.mahalanobis_gain:.2f} against a Mahalanobis attacker")
-    line(console, "signal", _signal(result))
-    for note in result.notes:
-        line(console, "note", note)
+    tell_measured(output, page, told)
 
 
 @app.command()
@@ -110,17 +113,19 @@ def sweep(
     *,
     counts: CountFlags,
     request: SweepRequest,
-    outlet: Outlet,
+    outlet: Paged,
     source: PromptFlags,
 ) -> None:
     """Measure every mechanism at every budget: what is left of the model, what it gives away."""
-    output = json_output(outlet.json, outlet.force, {"--texts": source.texts, "--points": out})
+    output, page = measured_outlets(outlet, {"--texts": source.texts, "--points": out})
     if workers is not None:
         integer("--workers", workers, minimum=1)
     levels = listed("--layers", layers, int)
     found, prefixes = source.prepare(*levels, **counts.asked)
     from tacit.hidden_states import Point, SweepRun
     from tacit.hidden_states import sweep as measure
+    from tacit.hidden_states.origin import HOLDERS
+    from tacit.report import Measurement
 
     with progress_reports("preparing") as progress:
         points = measure(
@@ -133,22 +138,31 @@ def sweep(
             rng=source.seed,
         )
     output.write([codec.write(Point, point) for point in points])
-    console = output.console
     middle = ", ".join(
         f"{sum(point.in_middle for point in read)} of {len(read)} read by whoever {known}"
         for protocol, known in READERS.items()
         if (read := [point for point in points if point.protocol == protocol])
     )
-    console.print(Text(f"In the middle that is said to be empty: {middle}.", "bold"))
-    for point in points:
-        law = f"of {point.bank:,} equally likely prompts"
-        bound = "" if point.bound is None else f", at most {share_up(point.bound)} {law} proven"
-        line(
-            console,
-            f"layer {point.layer}",
-            f"{point.label}: agreement {point.agreement.value:.1%}, KL {point.kl.value:.2f}, "
-            f"attack {point.best_attack.top1.value:.1%}{bound}",
-        )
+    told = Measurement(
+        about=f"sweep of {found.name}",
+        title=f"In the middle that is said to be empty: {middle}.",
+        lines=[(f"layer {point.layer}", _point_words(point)) for point in points],
+        keep=HOLDERS,
+    )
+    tell_measured(output, page, told)
+
+
+def _point_words(point: Point) -> str:
+    """Return what was measured at a point: what is kept, what is left of the model, what leaks."""
+    from tacit.hidden_states.audit.catalogue import told
+
+    law = f"of {point.bank:,} equally likely prompts"
+    bound = "" if point.bound is None else f", at most {share_up(point.bound)} {law} proven"
+    return (
+        f"{told(point)}, read as {point.reading} ({point.protocol}): agreement "
+        f"{point.agreement.value:.1%}, KL {point.kl.value:.2f}, attack "
+        f"{point.best_attack.top1.value:.1%}{bound}"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

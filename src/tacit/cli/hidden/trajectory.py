@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from tacit._ground.checks import choice, integer
-from tacit.cli.console import line
 from tacit.cli.hidden.inputs import Calibration, LayerFlags, PromptFlags
-from tacit.cli.options import Force, Json, grouped
-from tacit.cli.output import json_output
+from tacit.cli.hidden.measured import measured_outlets, tell_measured
+from tacit.cli.options import grouped
+from tacit.cli.publishing import Paged
 
 KEPT = ("states", "cache")
 
@@ -35,10 +34,9 @@ def trajectory(
     steps: Annotated[
         int, typer.Option("--generated", help="Tokens generated after every prompt.")
     ] = 32,
-    json: Json = None,
-    force: Force = False,
     *,
     taken: ContinuedLayer,
+    outlet: Paged,
     source: PromptFlags,
 ) -> None:
     """Generate from codes of all positions beside the model itself, and count what they tell.
@@ -46,7 +44,7 @@ def trajectory(
     With --keep cache the layers up to --layer keep codes of keys and values. What is not coded is
     named: bounds are of the codes alone.
     """
-    output = json_output(json, force, {"--texts": source.texts})
+    output, page = measured_outlets(outlet, {"--texts": source.texts})
     choice("--keep", keep, KEPT)
     integer("--codewords", codewords, minimum=2)
     integer("--generated", steps, minimum=1)
@@ -63,6 +61,7 @@ def trajectory(
     from tacit.hidden_states.origin import HOLDERS
     from tacit.hidden_states.trajectories.coders import Coder
     from tacit.models.padding import PADDING
+    from tacit.report import Measurement
 
     coder: Coder
     if keep == "cache":
@@ -78,19 +77,19 @@ def trajectory(
         coder = StateCoder(book, layer)
     result = measure_generation(found, coder, prefixes.bank, steps=steps)
     output.write({**result.to_dict(), "model": found.name, "layer": layer, "codewords": codewords})
-    console, held = output.console, result.certificate
-    console.print(Text(result.describe(), "bold"))
-    line(console, "success", held.success.describe())
-    line(console, "any prompt", held.leakage.describe())
+    held, never = result.certificate, result.departure > result.steps
+    lines = [("success", held.success.describe()), ("any prompt", held.leakage.describe())]
     if result.beside:
-        line(console, "of the codes", f"alone: {result.beside} are not coded, and tell the prompt")
-    never = result.departure > result.steps
-    line(
-        console,
-        "departure",
+        lines.append(("of the codes", f"alone: {result.beside} are not coded, and tell the prompt"))
+    departure = (
         f"more than half of the prompts do not differ within {result.steps} tokens"
         if never
-        else f"half of the prompts differ by token {result.departure:g}",
+        else f"half of the prompts differ by token {result.departure:g}"
     )
-    line(console, "keep", HOLDERS)
-    output.tell()
+    told = Measurement(
+        about=f"codes of layer {layer} of {found.name}",
+        title=result.describe(),
+        lines=[*lines, ("departure", departure)],
+        keep=HOLDERS,
+    )
+    tell_measured(output, page, told)
