@@ -42,7 +42,9 @@ def store(
     ] = None,
     by: Annotated[
         str | None,
-        typer.Option("--person", help="Column that says whose a row is: rows of each are counted."),
+        typer.Option(
+            "--person", help="Column that says whose a row is, to count the rows of each person."
+        ),
     ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Say what each line means, and what is not looked at.")

@@ -70,7 +70,7 @@ class DPLoRAFA(ClippedMethod):
 
 @value
 class NoisyProjection(ClippedMethod):
-    """A fresh public A_t a step: ``(Σ c_i G_i + N(0, s²C²)) A_tᵀ A_t``, G_i of W.
+    """A fresh public A_t in every step: ``(Σ c_i G_i + N(0, s²C²)) A_tᵀ A_t``, G_i of W.
 
     Given A_t the noise is seen on its r directions alone, and so is the record: the squared
     distance is scaled by a Beta(r/2, (d − r)/2) variable. A_t must be drawn after the gradients

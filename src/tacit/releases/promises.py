@@ -241,7 +241,7 @@ class Table:
         delta: δ, with epsilon.
         rho: ρ of zero-concentrated differential privacy instead.
         bounds: Lowest and highest of every column that is read, by its name, or in Python (p, 2);
-            declared without looking at the table: numbers outside are taken as the bounds. Of
+            declared without looking at the table: a number outside counts as the nearer bound. Of
             persons, auto finds those of a column from the table, for a tenth of the budget.
         levels: Categories of columns, declared: numbers, or words of a column of texts.
         adjacency: Which tables are neighbours: one record more, or one replaced.

@@ -44,7 +44,7 @@ class ProblemFlags:
         typer.Option(
             metavar="NAME=LOW:HIGH,…",
             help="Lowest and highest of columns of numbers, declared without looking at the table: "
-            "numbers outside are taken as the bounds. May be repeated.",
+            "a number outside counts as the nearer bound. May be repeated.",
         ),
     ] = None
     hidden: Annotated[

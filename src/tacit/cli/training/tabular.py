@@ -90,7 +90,7 @@ def problem_of(
         label: column that is predicted.
         hidden: units of a hidden layer, 0 for none.
         held_out: share of the rows that nothing is learned from.
-        bounds: (low, high) of columns of numbers; numbers outside are taken as the bounds.
+        bounds: (low, high) of columns of numbers; a number outside counts as the nearer bound.
 
     Raises:
         ValueError: a column is missing or no category, a class or source is missing among the rows

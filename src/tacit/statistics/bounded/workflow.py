@@ -137,7 +137,7 @@ def _notes(added: Contributions, pool: Pool, adjacency: Adjacency) -> list[str]:
     """Return what a reader should know of the numbers."""
     clamped = [pool.columns[one] for one in np.flatnonzero(np.isfinite(added.lows)).tolist()]
     notes = [
-        f"numbers outside the declared bounds are taken as the bounds: {', '.join(clamped)}"
+        f"a number outside the declared bounds counts as the nearer bound: {', '.join(clamped)}"
         if clamped
         else "only conditions on the rows are counted: no number is added up, and none is clamped"
     ]

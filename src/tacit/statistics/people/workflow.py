@@ -348,7 +348,7 @@ def _notes(added: Contributions, pool: Pool, details: PeopleDetails) -> list[str
         notes.append(CONSISTENT)
     if clamped:
         notes.append(
-            f"numbers outside the declared bounds are taken as the bounds: {', '.join(clamped)}"
+            f"a number outside the declared bounds counts as the nearer bound: {', '.join(clamped)}"
         )
     if details.found == "private":
         notes.append(

@@ -64,8 +64,9 @@ def story(result: dict[str, Any]) -> str:
 that a reference model finds least likely, and half of {models} models are trained with it. The
 paper trains 2,000 whole networks on 5,000 images of CIFAR-10; two cores allow heads on frozen
 features (d = 512) of a network trained on 25,000 public images ({result["network"]:.1%} of the
-test images right), on records that it did not see. Balanced accuracy is that of even odds, a member
-or not, and every threshold is chosen on other models than those it is measured on. Intervals are
+test images right), on records that it did not see. Balanced accuracy supposes
+that a record is a member with even odds; every threshold is chosen on other models than those it is
+measured on. Intervals are
 in the result file, for all attackers of a game together at 95%: with {models} models an AUC of 1
 has a lower end of {_least(result):.2f}. A difference of two AUCs exceeds its error where it is more
 than twice √(AUC (1 − AUC)/{models // 2} each), which is no less than its standard error.
