@@ -87,7 +87,7 @@ Make = Callable[[int], tuple[Tensor, Tensor]]
 MODELS: dict[str, tuple[Callable[[], nn.Module], Make]] = {
     "resnet20": (resnet20, images),
     "llama": (llama, texts),
-    "llama, LoRA": (adapted, texts),
+    "llama-lora": (adapted, texts),
 }
 
 

@@ -8,7 +8,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from tacit.gradients.products import GRAM_COST, SLACK, LayerGradients, stacked, summed
+from tacit.gradients.products import GRAM_COST, SLACK, LayerGradients, cleared, stacked, summed
+
+# Entries of a copy in float64 that stays in the cache of a core: a megabyte.
+CACHED = 2**17
 
 
 class TableGradients:
@@ -163,8 +166,7 @@ class ParameterGradients:
         if self._table is not None:
             parts.append(self._table.sums(scale))
         if self._dense is not None:
-            clean = torch.where(finite[:, None], self._dense, 0.0)
-            parts.append(scale @ clean.double())
+            parts.append(weighted(cleared(self._dense, finite), scale))
         return torch.stack([one.reshape(self.shape) for one in parts]).sum(dim=0)
 
     def dense(self) -> Tensor:
@@ -203,8 +205,7 @@ class ParameterGradients:
                 self._dense = self.dense().flatten(1)
                 self._layer = self._table = None
             # the norm of the rows that are summed, squares in float64
-            lengths = torch.linalg.vector_norm(self._dense, dim=1, dtype=torch.float64)
-            found = lengths.square()
+            found = squares(self._dense)
             return torch.where(found.isfinite(), found, math.inf)
         if self._layer is None or self._table is None:
             one = self._table if self._layer is None else self._layer
@@ -227,3 +228,25 @@ class ParameterGradients:
             rows = self._layer.rows_at(indices, transposed=self._transposed)
             total = total.to(rows.device) + (rows * gradients.double()).sum(dim=2).sum(dim=1)
         return total
+
+
+def squares(rows: Tensor) -> Tensor:
+    """Return ‖r_i‖² of rows (B, p) in float64, in which no square of a float32 overflows."""
+    if rows.dtype == torch.float64 or rows.is_cuda:
+        return torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64).square()
+    total = rows.new_zeros(len(rows), dtype=torch.float64)
+    for some in _pieces(rows):
+        total += some.double().square_().sum(dim=1)
+    return total
+
+
+def weighted(rows: Tensor, coefficients: Tensor) -> Tensor:
+    """Return Σ_i c_i r_i of rows (B, p) in float64, without a copy of all of them in float64."""
+    if rows.dtype == torch.float64 or rows.is_cuda:
+        return coefficients @ rows.double()
+    return torch.cat([coefficients @ some.double() for some in _pieces(rows)])
+
+
+def _pieces(rows: Tensor) -> Sequence[Tensor]:
+    # of columns, so many that a copy in float64 stays in the cache of a core
+    return torch.split(rows, max(CACHED // len(rows), 64), dim=1)

@@ -102,10 +102,10 @@ class LayerGradients:
         scale = torch.where(finite, coefficients.double(), 0.0)
         if self._factors is None:
             # Σ_i c_i G_i as one product with the rows vec(G_i)
-            products = _clear(self._known().flatten(1), finite)
+            products = cleared(self._known().flatten(1), finite)
             return self._turn((scale @ products).view(self._known().shape[1:]))
         # Σ_i c_i Σ_t g_it x_itᵀ as one product over examples and positions
-        gradients, inputs = (_clear(one, finite).double() for one in self._unchanged())
+        gradients, inputs = (cleared(one, finite).double() for one in self._unchanged())
         scale = scale[:, None, None]
         # the narrower factor is the one to copy
         if self.width < self.out:
@@ -219,7 +219,7 @@ class BiasGradients:
         finite = self.squared_norms().isfinite()
         # as of the weight: a record that is not finite adds nothing
         scale = torch.where(finite, coefficients.double(), 0.0)
-        return scale @ _clear(self.products(), finite).double()
+        return scale @ cleared(self.products(), finite).double()
 
     def products(self) -> Tensor:
         """Return b, (B, out)."""
@@ -254,7 +254,7 @@ def stacked(rows: Tensor, owners: Tensor) -> Tensor:
     return made.flatten(1, 2)
 
 
-def _clear(values: Tensor, finite: Tensor) -> Tensor:
+def cleared(values: Tensor, finite: Tensor) -> Tensor:
     """Return values (B, …) with 0 for the records that are not finite."""
     # no copy where nothing has to go
     if bool(finite.all()):

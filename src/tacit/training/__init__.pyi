@@ -3,6 +3,7 @@
 from .account import Beside as Beside
 from .account import ReferenceSpentError as ReferenceSpentError
 from .bounded import bounded_probability as bounded_probability
+from .canaries import LoopAudit as LoopAudit
 from .checked_model import CheckedModel as CheckedModel
 from .checked_model import check_model as check_model
 from .contribution import prepare_contribution as prepare_contribution

@@ -14,6 +14,7 @@ from tacit._ground.checks import integer
 from tacit._ground.reprs import shown
 from tacit._ground.values import Count, Spelled, Within, value
 from tacit.guarantees.base import Guarantee
+from tacit.training.canaries import LoopAudit
 from tacit.training.loop_release import PrivateTraining
 from tacit.training.people import People
 from tacit.training.sampling import BY_COINS, AnySampling, StepSampling
@@ -32,6 +33,7 @@ class LoopSettings:
         every: Steps between two stored states.
         sampling: How the records of a step are drawn; by a coin each when left out.
         person: Whose each record is, where a person is what is protected.
+        audit: Canaries that audit the loop as it runs; none when left out.
         about: What makes the run what it is beside its settings, such as a digest of the data.
         seed: Of coins and noise: it voids the guarantee.
     """
@@ -42,6 +44,7 @@ class LoopSettings:
     every: Count = 100
     sampling: AnySampling = BY_COINS
     person: People | None = None
+    audit: LoopAudit | None = None
     about: Any = None
     seed: int | None = None
 
@@ -50,6 +53,10 @@ class LoopSettings:
             integer("seed", self.seed, minimum=0)
         if not isinstance(self.sampling, StepSampling):
             raise ValueError(f"sampling: expected a StepSampling(), got {shown(self.sampling)}")
+        if not isinstance(self.audit, LoopAudit | None):
+            raise ValueError(f"audit: expected LoopAudit(), got {type(self.audit).__name__}")
+        if self.audit is not None and self.checkpoint is not None:
+            raise ValueError("checkpoint: expected none beside audit, whose coins are in no folder")
         if not isinstance(self.person, People | None):
             raise ValueError(f"person: expected People(of=…), got {type(self.person).__name__}")
 

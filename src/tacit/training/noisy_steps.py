@@ -11,6 +11,7 @@ from tacit.gradients.adaptive import AdaptiveDPSGD, Clips
 from tacit.gradients.methods import DPSGD
 from tacit.gradients.randomness import StepRandomness
 from tacit.gradients.steps import StepLayer
+from tacit.training.canaries import Canaries
 from tacit.training.workers import Workers, shard_like
 
 
@@ -24,6 +25,7 @@ class NoisySteps:
         expected: q n, records expected in a step, a public number.
         randomness: of the noise.
         workers: the processes that share a step.
+        canaries: records of nobody that stand in the sums; None for none.
 
     Attributes:
         clips: of the next step, where they follow the gradients; None where they stay.
@@ -38,9 +40,11 @@ class NoisySteps:
         expected: float,
         randomness: StepRandomness,
         workers: Workers,
+        canaries: Canaries | None = None,
     ) -> None:
         self._method, self._noise, self._parameters = method, noise_multiplier, dict(parameters)
         self._expected, self._randomness, self._workers = expected, randomness, workers
+        self.canaries = canaries
         self.sums: dict[str, Tensor] = {}
         self._whole: Tensor | None = None
         self.clips: Clips | None = None
@@ -79,16 +83,31 @@ class NoisySteps:
 
     def write(self, step: int) -> None:
         """Write ``(Σ c_i G_i + N) / (q n)`` into every gradient, on the grid of the noise."""
+        canaries = self.canaries if self._workers.first else None
+        if canaries is not None:
+            canaries.draw(step)
         for place, (name, parameter) in enumerate(self._parameters.items()):
             total = self.sums.pop(name, None)
             if total is None:
                 # no record reached it, and its noise is there all the same
                 total = torch.zeros(parameter.shape, dtype=torch.float64, device=parameter.device)
+            clip = self._clip_of(name)
+            if canaries is not None:
+                canaries.add(name, total, clip)
             noisy = self._noised(total, step, place, self._deviation(name))
+            if canaries is not None:
+                canaries.watch(name, noisy, clip)
             # by the records that are expected, never by those that came
             parameter.grad = shard_like(parameter, noisy / self._expected)
         if self.clips is not None:
             self.clips = self._moved(self.clips, step)
+
+    def _clip_of(self, name: str) -> float:
+        """Return what a record may add at most to one parameter alone."""
+        if self.clips is not None:
+            return self.clips.norms[self.clips.groups[name]]
+        each = len(self._parameters) ** 0.5 if self._method.clipping == "layers" else 1.0
+        return self._method.clip / each
 
     def _deviation(self, name: str) -> float:
         if self.clips is None:

@@ -16,12 +16,14 @@ from tacit.gradients.batches import check_losses, refuse_mixing
 from tacit.gradients.capture import reached
 from tacit.gradients.model import ModelGradients
 from tacit.gradients.randomness import StepRandomness
+from tacit.guarantees import ApproximateDP, SuccessBound
 from tacit.guarantees.base import Guarantee
-from tacit.releases import Release
+from tacit.releases import Attack, Release
 from tacit.releases.prepared import Book, check_same_release
 from tacit.releases.verification import refuse_false
 from tacit.runs.folder import STATE, RunFolder
 from tacit.runs.identity import digest_of_tensors, identity
+from tacit.training.canaries import Canaries, told
 from tacit.training.charges import DIGESTS, Purse, ReservedEntry
 from tacit.training.loop_plan import LoopPlan
 from tacit.training.loop_release import (
@@ -35,6 +37,7 @@ from tacit.training.loop_release import (
 )
 from tacit.training.noisy_steps import NoisySteps
 from tacit.training.sampled_loader import SampledLoader
+from tacit.training.sampling import BY_COINS, Places, TruncatedPoisson
 from tacit.training.still import Still, inner, refuse_reducing
 from tacit.training.workers import Workers, whole_of
 
@@ -71,6 +74,7 @@ class PrivateLoop:
             expected=prepared.expected,
             randomness=StepRandomness(settings.seed),
             workers=self._workers,
+            canaries=self._canaries(),
         )
         self._tracked: dict[str, Any] = {}
         self._others: dict[str, Any] = {}
@@ -181,6 +185,7 @@ class PrivateLoop:
         self.loader.refuse_waiting()
         self._still.check_values()
         settings = self._prepared.settings
+        attacks, remarks = self._audited()
         details = replace(
             self._details,
             taken=self.loader.taken,
@@ -198,6 +203,8 @@ class PrivateLoop:
             seed=settings.seed,
             digests=((TRAINED, self._digest()), (BEFORE, self._still.model)),
             notes=(PUBLISHED,),
+            attacks=attacks,
+            remarks=remarks,
         )
         refuse_false(release)
         # the ledger closes with these parameters
@@ -218,6 +225,31 @@ class PrivateLoop:
         for handle in self._handles:
             handle.remove()
         self._stack.close()
+
+    def _canaries(self) -> Canaries | None:
+        """Return the canaries of an audit, which are drawn as records are."""
+        settings, work = self._prepared.settings, self.loader.work
+        if settings.audit is None:
+            return None
+        # a stream of its own; whatever else is limited in a step, canaries are not
+        draws, coins = settings.sampling, StepRandomness(settings.seed)
+        if isinstance(draws, TruncatedPoisson):
+            draws = BY_COINS
+
+        def drawn(step: int, count: int) -> Tensor:
+            places = Places(count, -(-count // work.each))
+            return draws.drawn(range(step, step + 1), places, work, coins)[0]
+
+        return Canaries.of(settings.audit, self._parameters, drawn, settings.seed)
+
+    def _audited(self) -> tuple[tuple[Attack, ...], tuple[str, ...]]:
+        """Return how often the canaries' coins are guessed, and what that proves."""
+        canaries, delta = self._steps.canaries, self._details.delta
+        if canaries is None or not self._workers.first:
+            return (), ()
+        bound = next(one for one in self.guarantees if isinstance(one, SuccessBound))
+        held = next(one for one in self.guarantees if isinstance(one, ApproximateDP))
+        return (canaries.attack(bound.task),), (told(canaries.audit(delta), held),)
 
     def _digest(self) -> str:
         return digest_of_tensors(

@@ -63,6 +63,7 @@ class SampledLoader:
 
     Attributes:
         taken: steps that are done.
+        work: all steps, as the account has them.
         current: what was yielded last and waits for its backward pass; None where nothing does.
     """
 
@@ -71,9 +72,9 @@ class SampledLoader:
         self.dataset, self.taken = self._loader.dataset, 0
         self._micro_batch, self._seed = settings.micro_batch, settings.seed
         self._draws, self._units, self._batch = settings.sampling, plan.units, plan.batch
-        self._work = SampledSteps(details.schedule, details.epochs, details.records)
+        self.work = SampledSteps(details.schedule, details.epochs, details.records)
         self._steps, self._epochs = details.schedule.steps, details.epochs
-        self.coins, self._workers = StepRandomness(settings.seed), workers
+        self.coins, self.workers = StepRandomness(settings.seed), workers
         self._waiting = False
         # where accelerate's loader puts its batches
         self._device = getattr(self._loader, "device", None)
@@ -81,7 +82,7 @@ class SampledLoader:
 
     def __len__(self) -> int:
         """Return the steps of an epoch."""
-        return self._work.each
+        return self.work.each
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the batches of the epoch that stands next.
@@ -150,7 +151,7 @@ class SampledLoader:
         """Return what passes in these steps, as many pieces in every worker."""
         drawn = [self._cut(units.tolist()) for units in self._drawn(steps)]
         # models that are spread over workers pass as often in each of them
-        most = self._workers.largest(torch.tensor([max(1, len(one)) for one in drawn])).tolist()
+        most = self.workers.largest(torch.tensor([max(1, len(one)) for one in drawn])).tolist()
         found: list[Piece] = []
         for parts, count in zip(drawn, most, strict=True):
             for index in range(count):
@@ -161,7 +162,7 @@ class SampledLoader:
                     owners = [number for number, group in enumerate(groups) for _ in group] or [0]
                 last = index + 1 == count
                 # none drawn: a record passes in its place and counts for nothing
-                found.append(Piece(places or [self._workers.rank], owners, len(places), last))
+                found.append(Piece(places or [self.workers.rank], owners, len(places), last))
         return found
 
     def _cut(self, units: list[int]) -> list[list[Any]]:
@@ -181,14 +182,14 @@ class SampledLoader:
 
     def _drawn(self, steps: range) -> list[Tensor]:
         """Return the units of every step that are this worker's."""
-        rank, size = self._workers.rank, self._workers.size
+        rank, size = self.workers.rank, self.workers.size
         every = len(self.dataset if self._units is None else self._units)  # type: ignore[arg-type]
         if self._seed is not None and isinstance(self._draws, Poisson):
             # the coins of one process, whatever the number of workers
-            drawn = self._draws.drawn(steps, Places(every, self._batch), self._work, self.coins)
+            drawn = self._draws.drawn(steps, Places(every, self._batch), self.work, self.coins)
             return [one[one % size == rank] for one in drawn]
         own = Places(len(range(rank, every, size)), self._batch)
-        drawn = self._draws.drawn(steps, own, self._work, self.coins)
+        drawn = self._draws.drawn(steps, own, self.work, self.coins)
         return [one * size + rank for one in drawn]
 
 
