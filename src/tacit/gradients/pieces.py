@@ -233,7 +233,8 @@ class ParameterGradients:
 def squares(rows: Tensor) -> Tensor:
     """Return ‖r_i‖² of rows (B, p) in float64, in which no square of a float32 overflows."""
     if rows.dtype == torch.float64 or rows.is_cuda:
-        return torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64).square()
+        lengths: Tensor = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
+        return lengths.square()
     total = rows.new_zeros(len(rows), dtype=torch.float64)
     for some in _pieces(rows):
         total += some.double().square_().sum(dim=1)

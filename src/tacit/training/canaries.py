@@ -47,7 +47,7 @@ class LoopAudit:
 
 
 @dataclass
-class Canaries:
+class DiracCanaries:
     """The canaries of one loop: where each stands, whether it is in, and what was seen there.
 
     Attributes:
@@ -72,7 +72,7 @@ class Canaries:
         parameters: Mapping[str, Tensor],
         draws: Callable[[int, int], Tensor],
         seed: int | None,
-    ) -> Canaries:
+    ) -> DiracCanaries:
         """Place canaries at entries that differ, and toss their coins.
 
         Raises:
@@ -91,7 +91,7 @@ class Canaries:
         places = source.choice(total, size=audit.canaries, replace=False).astype(np.int64)
         none = np.zeros(audit.canaries)
         inside = coins(audit.canaries, source)
-        return Canaries(inside, places, none, starts, draws, none.astype(bool))
+        return DiracCanaries(inside, places, none, starts, draws, none.astype(bool))
 
     def draw(self, step: int) -> None:
         """Draw those of a step by the law of the records, whatever their coins say."""

@@ -11,7 +11,7 @@ from tacit.gradients.adaptive import AdaptiveDPSGD, Clips
 from tacit.gradients.methods import DPSGD
 from tacit.gradients.randomness import StepRandomness
 from tacit.gradients.steps import StepLayer
-from tacit.training.canaries import Canaries
+from tacit.training.canaries import DiracCanaries
 from tacit.training.workers import Workers, shard_like
 
 
@@ -40,7 +40,7 @@ class NoisySteps:
         expected: float,
         randomness: StepRandomness,
         workers: Workers,
-        canaries: Canaries | None = None,
+        canaries: DiracCanaries | None = None,
     ) -> None:
         self._method, self._noise, self._parameters = method, noise_multiplier, dict(parameters)
         self._expected, self._randomness, self._workers = expected, randomness, workers

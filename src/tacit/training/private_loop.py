@@ -23,7 +23,7 @@ from tacit.releases.prepared import Book, check_same_release
 from tacit.releases.verification import refuse_false
 from tacit.runs.folder import STATE, RunFolder
 from tacit.runs.identity import digest_of_tensors, identity
-from tacit.training.canaries import Canaries, told
+from tacit.training.canaries import DiracCanaries, told
 from tacit.training.charges import DIGESTS, Purse, ReservedEntry
 from tacit.training.loop_plan import LoopPlan
 from tacit.training.loop_release import (
@@ -226,7 +226,7 @@ class PrivateLoop:
             handle.remove()
         self._stack.close()
 
-    def _canaries(self) -> Canaries | None:
+    def _canaries(self) -> DiracCanaries | None:
         """Return the canaries of an audit, which are drawn as records are."""
         settings, work = self._prepared.settings, self.loader.work
         if settings.audit is None:
@@ -240,7 +240,7 @@ class PrivateLoop:
             places = Places(count, -(-count // work.each))
             return draws.drawn(range(step, step + 1), places, work, coins)[0]
 
-        return Canaries.of(settings.audit, self._parameters, drawn, settings.seed)
+        return DiracCanaries.of(settings.audit, self._parameters, drawn, settings.seed)
 
     def _audited(self) -> tuple[tuple[Attack, ...], tuple[str, ...]]:
         """Return how often the canaries' coins are guessed, and what that proves."""
