@@ -374,6 +374,17 @@ def test_import_stays_light(heavy):
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
+def test_pyarrow_is_imported_by_the_store_that_brings_it_alone():
+    folders = [SOURCE, *(SOURCE.parent / path.name for path in BESIDE)]
+    users = {
+        str(path.relative_to(SOURCE.parent))
+        for folder in folders
+        for path in folder.rglob("*.py")
+        if re.search(r"^\s*(import|from) pyarrow", path.read_text("utf-8"), re.MULTILINE)
+    }
+    assert users == {"tacit/stores/backends/lance.py"}
+
+
 WITHOUT = """
 import sys
 

@@ -25,14 +25,19 @@ def batches(source: Any) -> Iterator[list[Any]]:
         yield list(batch.iter_children())
 
 
+def view(column: Any) -> Any:
+    """Return what is in store for a column: its buffers, and from where on they are its own."""
+    return nanoarrow.c_array(column).view()
+
+
 def absent(column: Any) -> npt.NDArray[np.bool_]:
     """Return which cells hold nothing: (n,)."""
-    view = nanoarrow.c_array(column).view()
-    if view.storage_type == "na":
-        return np.ones(view.length, dtype=bool)
-    if not view.null_count:
-        return np.zeros(view.length, dtype=bool)
-    return ~_flags(view, 0)
+    held = view(column)
+    if held.storage_type == "na":
+        return np.ones(held.length, dtype=bool)
+    if not held.null_count:
+        return np.zeros(held.length, dtype=bool)
+    return ~_flags(held, 0)
 
 
 def stored(column: Any) -> npt.NDArray[Any]:
@@ -40,10 +45,10 @@ def stored(column: Any) -> npt.NDArray[Any]:
 
     Days and moments are integers in the unit of their type.
     """
-    view = nanoarrow.c_array(column).view()
-    if view.storage_type == "bool":
-        return _flags(view, 1)
-    return np.asarray(view.buffer(1))[view.offset : view.offset + view.length]
+    held = view(column)
+    if held.storage_type == "bool":
+        return _flags(held, 1)
+    return np.asarray(held.buffer(1))[held.offset : held.offset + held.length]
 
 
 def numbers(column: Any) -> npt.NDArray[Any]:
@@ -55,8 +60,8 @@ def numbers(column: Any) -> npt.NDArray[Any]:
     return np.where(missing, np.array(np.nan, kind), found.astype(kind))
 
 
-def _flags(view: Any, place: int) -> npt.NDArray[np.bool_]:
+def _flags(found: Any, place: int) -> npt.NDArray[np.bool_]:
     """Return the bits of a buffer, the lowest of every byte first: (n,)."""
-    held = np.asarray(view.buffer(place)).view(np.uint8)
-    bits = np.unpackbits(held, count=view.offset + view.length, bitorder="little")
-    return bits[view.offset :].astype(bool)
+    held = np.asarray(found.buffer(place)).view(np.uint8)
+    bits = np.unpackbits(held, count=found.offset + found.length, bitorder="little")
+    return bits[found.offset :].astype(bool)

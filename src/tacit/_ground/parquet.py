@@ -22,6 +22,8 @@ SETTINGS = {
 }
 # What the writers of Arrow add to the metadata: the types of the columns, base64 of a message.
 SCHEMA = "ARROW:schema"
+# What it tells that is not in the columns: texts are a category, integers durations.
+TOLD = ("DICTIONARY", "DURATION", "EXTENSION", "HALF_FLOAT")
 # Types of which no Python values are made: their texts stand for them.
 STRANGE = ("MAP(", "UNION(", "VARIANT")
 # Numbers in a group of rows that is written.
@@ -59,10 +61,6 @@ class ParquetFile:
             self._connection.execute("SET enable_progress_bar = false")
             whole = self._select("*")
             self._own = tuple(map(identifier, whole.columns))
-            self._cells = ", ".join(
-                f"{name}::VARCHAR" if any(mark in str(kind) for mark in STRANGE) else name
-                for name, kind in zip(self._own, whole.types, strict=True)
-            )
             self.names = self._names()
             (self.count,) = self._told("num_rows", "parquet_file_metadata")[0]
             self.metadata = {
@@ -93,18 +91,15 @@ class ParquetFile:
         return dict(zip(self.names, map(str, self._select("*").types), strict=True))
 
     def types(self) -> list[Any]:
-        """Return the types of the columns: those written beside them, else those DuckDB reads."""
-        found: list[Any] = nanoarrow.ArrayStream(self._select("*")).schema.fields
+        """Return the types of Arrow's that the file tells and Parquet has not, None elsewhere."""
         message = self.metadata.get(SCHEMA)
-        if message is None:
-            return found
         try:
-            stream = InputStream.from_readable(io.BytesIO(base64.b64decode(message)))
+            stream = InputStream.from_readable(io.BytesIO(base64.b64decode(message or "")))
             written = nanoarrow.ArrayStream(stream).schema.fields
-            told = {one.name: one for one in written}
         except (ValueError, RuntimeError):
-            return found
-        return [told.get(name, one) for name, one in zip(self.names, found, strict=True)]
+            written = []
+        told = {one.name: one for one in written if one.type.name in TOLD}
+        return [told.get(name) for name in self.names]
 
     def batches(self, expressions: str | None = None) -> Iterator[list[Any]]:
         """Yield the columns of some rows in order, then of the next ones.
@@ -116,7 +111,7 @@ class ParquetFile:
             ParquetError: the file breaks off.
         """
         try:
-            yield from arrow.batches(self._select(expressions or self._cells))
+            yield from arrow.batches(readable(self._select(expressions or "*")))
         except (duckdb.Error, RuntimeError):
             raise ParquetError("expected a whole Parquet file, got another") from None
 
@@ -176,6 +171,17 @@ def write_parquet(
             f"(FORMAT parquet, ROW_GROUP_SIZE {group}, "
             f"KV_METADATA {{{identifier(key)}: {quoted(text)}}})"
         )
+
+
+def readable(relation: Any) -> Any:
+    """Return a relation with the texts of what no Python values are made of, if it has any."""
+    strange = [any(mark in str(kind) for mark in STRANGE) for kind in relation.types]
+    if not any(strange):
+        return relation
+    columns = zip(map(identifier, relation.columns), strange, strict=True)
+    return relation.project(
+        ", ".join(f"{name}::VARCHAR AS {name}" if odd else name for name, odd in columns)
+    )
 
 
 class _Source:

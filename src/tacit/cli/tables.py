@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 Data = Annotated[
     str | None,
     typer.Argument(
-        help="Table: CSV with a header line, Parquet or Arrow, compressed or not; - for standard "
-        "input. Left out with --sql."
+        help="Table: CSV with a header line or Parquet, compressed or not; - for standard input. "
+        "Left out with --sql."
     ),
 ]
 Columns = Annotated[

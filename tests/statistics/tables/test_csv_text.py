@@ -17,11 +17,11 @@ from tacit.statistics.tables.csv_text import decode
 ENDS = {"unix": "\n", "windows": "\r\n", "old": "\r"}
 
 
-@pytest.fixture(params=[None, 64], ids=["whole", "blocks"])
+@pytest.fixture(params=[None, 2], ids=["whole", "blocks"])
 def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Texts are parsed at once, and by 64 bytes, a batch each."""
+    """Texts are parsed at once, and by two records, a batch each."""
     if request.param is not None:
-        monkeypatch.setattr(csv_text, "BLOCK", request.param)
+        monkeypatch.setattr(csv_text, "ROWS_AT_A_TIME", request.param)
 
 
 def refusal(path: Path, text: str, **options: object) -> str:
@@ -67,10 +67,10 @@ def test_a_quote_that_is_never_closed_is_found_where_it_opens(
 def test_a_quote_that_swallows_a_long_file_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(csv_text, "BLOCK", 1 << 20)
+    monkeypatch.setattr(csv_text, "LONGEST_FIELD", 1 << 20)
     text = "a,b\n1,2\n" + '3,"4\n' + "5,6\n" * 600_000
     said = refusal(tmp_path / "t.csv", text)
-    assert "line 3: the record is longer than 1 MiB" in said
+    assert "line 3: a field is longer than 1 MiB" in said
 
 
 def test_bare_separators_at_the_end_are_no_rows(tmp_path: Path) -> None:

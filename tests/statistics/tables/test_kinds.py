@@ -53,6 +53,23 @@ def test_a_locked_database_is_a_sentence(tmp_path):
     assert read_query("select age from person", path).rows.tolist() == [[41.0]]
 
 
+def test_frames_and_parquet_are_read_without_pyarrow(tmp_path):
+    code = """
+import sys
+sys.modules["pyarrow"] = None
+import duckdb, pandas, polars
+from tacit.statistics import fingerprint, read_query, read_table
+columns = {"a": [1.5, 2.0], "b": ["x", "y" * 20]}
+rows = duckdb.sql("SELECT * FROM (VALUES (1.5, 'x'), (2.0, repeat('y', 20))) t(a, b)")
+rows.write_parquet("t.parquet")
+sources = [pandas.DataFrame(columns), polars.DataFrame(columns), "t.parquet"]
+found = {read_table(source, categories={"b": None}).fingerprint for source in sources}
+found.add(read_query("SELECT a, b FROM 't.parquet'", None, ["a"]).fingerprint)
+assert len(found) == 1, found
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
+
+
 def test_a_csv_file_is_read_without_pandas(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("a,b,c\n1,x,\n2,y,3\n,NA,4\n")
@@ -68,11 +85,17 @@ def test_a_csv_file_is_read_without_pandas(tmp_path):
 def test_slices_and_nulls_are_read_from_their_place():
     import pyarrow as pa
 
-    from tacit.statistics.tables.cells import doubles, flags, integers, mask
+    from tacit._ground.arrow import absent, batches, numbers, stored
 
-    column = pa.array([9.0, 1.0, None, 3.0]).slice(1)
-    np.testing.assert_array_equal(doubles(column), [1.0, np.nan, 3.0])
-    assert integers(pa.array([7, 8, 9], pa.int32()).slice(2)).tolist() == [9]
-    assert mask(pa.array([True, True, None, False]).slice(1)).tolist() == [True, False, False]
-    assert flags(np.array([True, False])).to_pylist() == [True, False]
-    assert doubles(pa.array([], pa.float64())).size == 0
+    parts = {
+        "a": pa.array([9.0, 1.0, None, 3.0]),
+        "b": pa.array([None, True, None, False]),
+        "c": pa.array([6, 7, 8, 9], pa.int32()),
+        "d": pa.array([None, 0.5, None, 1.5], pa.float16()),
+    }
+    (columns,) = batches(pa.table(parts).slice(1))
+    np.testing.assert_array_equal(numbers(columns[0]), [1.0, np.nan, 3.0])
+    assert absent(columns[1]).tolist() == [False, True, False]
+    assert stored(columns[1])[[0, 2]].tolist() == [True, False]
+    assert stored(columns[2]).tolist() == [7, 8, 9]
+    np.testing.assert_array_equal(numbers(columns[3]), np.float16([0.5, np.nan, 1.5]))

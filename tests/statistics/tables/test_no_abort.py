@@ -12,7 +12,7 @@ REFUSAL = """
 import sys
 from tacit.statistics import read_table
 from tacit.statistics.tables import csv_text
-csv_text.BLOCK = 1 << int(sys.argv[2])
+csv_text.ROWS_AT_A_TIME = 1 << int(sys.argv[2])
 try:
     read_table(sys.argv[1])
 except ValueError:
@@ -31,7 +31,7 @@ def ends(folder, turns):
         path = folder / f"{turn}.csv"
         path.write_text("a,b\n" + "\n".join(rows) + "\n")
         done = subprocess.run(
-            [sys.executable, "-c", REFUSAL, str(path), "12" if turn // 8 % 2 else "22"],
+            [sys.executable, "-c", REFUSAL, str(path), "4" if turn // 8 % 2 else "16"],
             capture_output=True,
             check=False,
         )

@@ -13,7 +13,8 @@ import pytest
 
 from tacit import Effort, Table
 from tacit.statistics import privatize, read_query, read_table
-from tacit.statistics.tables.cells import spell, value_of
+from tacit.statistics.tables.cells import value_of
+from tacit.statistics.tables.columns import spell
 
 DAY = datetime.date(2020, 1, 1)
 BASES = {

@@ -2,33 +2,48 @@
 
 from __future__ import annotations
 
+import bisect
+import bz2
 import codecs
 import csv
+import gzip
 import io
 import re
-from collections.abc import Generator, Iterator
-from typing import Any, NamedTuple
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
+from typing import NamedTuple, NoReturn
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv as arrow_csv
-
-from tacit.statistics.tables.cells import integers
+from tacit.statistics.tables.columns import ColumnCells
 from tacit.statistics.tables.table import is_number, plain_text
 
 # Bytes decoded at a time.
 DECODED = 1 << 20
-COMPRESSED = {
-    b"\x1f\x8b": "gzip",
-    b"BZh": "bz2",
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"\x04\x22\x4d\x18": "lz4",
+
+
+def _unzstd(content: bytes) -> bytes:
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    try:
+        return zstd.decompress(content)
+    except zstd.ZstdError as error:
+        raise ValueError(error) from None
+
+
+COMPRESSED: dict[bytes, tuple[str, Callable[[bytes], bytes]]] = {
+    b"\x1f\x8b": ("gzip", gzip.decompress),
+    b"BZh": ("bz2", bz2.decompress),
+    b"\x28\xb5\x2f\xfd": ("zstd", _unzstd),
 }
 FOREIGN = {
     b"PK\x03\x04": "a ZIP archive or a spreadsheet",
     b"\xd0\xcf\x11\xe0": "a spreadsheet",
     b"\xfd7zXZ": "compressed by xz",
+    b"\x04\x22\x4d\x18": "compressed by LZ4",
+    b"ARROW1": "an Arrow file, which pyarrow or polars makes a frame of",
     b"%PDF": "a PDF document",
     b"SQLite format 3": "a database, which is read by a query",
 }
@@ -43,10 +58,9 @@ MARKS = {
 WESTERN = "tacit-windows-1252"
 DELIMITERS = (",", ";", "\t", "|")
 NAMED_DELIMITERS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}
-# Bytes parsed at a time, more where rows are wide; no record is longer, but one whose quote is
-# never closed.
-BLOCK, LARGEST_BLOCK = 1 << 22, 1 << 28
-ROWS_IN_A_BLOCK = 1 << 10
+# Records parsed at a time, and the longest field: one that is longer has a quote that never closes.
+ROWS_AT_A_TIME = 1 << 14
+LONGEST_FIELD = 1 << 22
 HEADER_BYTES = 1 << 22
 BLANK_LINE = re.compile(rb'[ \t,;|"]*(?:\r\n|\n|\r|\Z)')
 # A record added where there are quotes: one that is never closed swallows it.
@@ -62,21 +76,20 @@ class Decoded(NamedTuple):
 
 
 def decompress(content: bytes, label: str) -> bytes:
-    """Return the content of a gzip, bzip2, zstd or LZ4 file, any other as it is.
+    """Return the content of a gzip, bzip2 or zstd file, any other as it is.
 
     Raises:
         ValueError: the file is cut short, or is of a kind that is no table.
     """
-    for magic, codec in COMPRESSED.items():
+    for magic, (codec, unpacked) in COMPRESSED.items():
         if content.startswith(magic):
             try:
-                whole: bytes = pa.CompressedInputStream(pa.BufferReader(content), codec).read()
-            except (OSError, pa.ArrowInvalid):
+                return unpacked(content)
+            except (OSError, EOFError, ValueError, zlib.error):
                 raise ValueError(f"data: {label} is not whole: its {codec} stream breaks") from None
-            return whole
     for magic, kind in FOREIGN.items():
         if content.startswith(magic):
-            raise ValueError(f"data: expected CSV, Parquet or Arrow, got {kind}: {label}")
+            raise ValueError(f"data: expected CSV or Parquet, got {kind}: {label}")
     return content
 
 
@@ -196,37 +209,30 @@ class CsvText:
         start, self._first_line = self._first_record(content, start)
         header = content[start : start + HEADER_BYTES].decode("utf-8", "ignore")
         self._delimiter = delimiter_of(header, delimiter, decimal)
-        names = fields_of(header, self._delimiter)
-        self._width = len(names)
-        wide = ROWS_IN_A_BLOCK * sum(len(name) + 1 for name in names)
-        self._block = min(max(BLOCK, wide), LARGEST_BLOCK)
+        self._width = len(fields_of(header, self._delimiter))
         self._quoted = b'"' in content
-        self._records = 0
+        stream = io.BytesIO(content)
+        stream.seek(start)
+        # ends of lines stand as they are within quotes
+        ends = "" if self._quoted else None
+        self._lines = io.TextIOWrapper(stream, "utf-8", "replace", newline=ends)
+        self._reader = csv.reader(chain(self._lines, self._last()), delimiter=self._delimiter)
+        self._records, self._ended = 0, False
+        # after every record that runs over several lines: how many records, and lines, there are
         self._long: list[tuple[int, int]] = []
-        self._refused: list[tuple[int, int]] = []
-        self._batches = self._read(content, start)
-        first = next(self._batches)
-        try:
-            self.names = self._names([column[0].as_py() for column in first.columns])
-        except ValueError:
-            self.close()
-            raise
-        self._head = first.slice(1)
+        self.names = self._names([cells[0] for cells in self._columns(1)])
 
     def close(self) -> None:
         """Stop reading."""
-        self._batches.close()
 
-    def batches(self) -> Iterator[list[Any]]:
+    def batches(self) -> Iterator[list[ColumnCells]]:
         """Yield the columns of some records, then of the next ones.
 
         Raises:
             ValueError: a record has too few or too many fields, or a quote is never closed.
         """
-        if len(self._head):
-            yield self._head.columns
-        for batch in self._batches:
-            yield batch.columns
+        while columns := self._columns(ROWS_AT_A_TIME):
+            yield list(map(ColumnCells, columns))
 
     def place(self, row: int) -> str:
         """Return ``"line 7"`` for a row, counted from 0 after the header."""
@@ -234,7 +240,9 @@ class CsvText:
 
     def _line(self, record: int) -> int:
         # a record over several lines moves those after it down
-        return self._first_line + record + sum(more for at, more in self._long if at < record)
+        before = bisect.bisect_right(self._long, record, key=lambda one: one[0])
+        records, lines = self._long[before - 1] if before else (0, 0)
+        return self._first_line + lines + record - records
 
     def _first_record(self, content: bytes, start: int) -> tuple[int, int]:
         """Return where the header begins, and its line."""
@@ -255,85 +263,61 @@ class CsvText:
             )
         return names
 
-    def _read(self, content: bytes, start: int) -> Generator[Any]:
-        """Yield record batches of texts, the header the first record of all."""
-        rest = pa.py_buffer(content).slice(start)
+    def _columns(self, count: int) -> list[Sequence[str]]:
+        """Return the columns of the next records, none after the last one."""
         if self._quoted:
-            end = b"" if content.endswith((b"\n", b"\r")) else b"\n"
-            sentinel = self._delimiter.join([LAST] * self._width).encode()
-            rest = pa.py_buffer(b"".join((memoryview(content)[start:], end, sentinel)))
-        held = None
-        # closed before anything is raised: its read-ahead thread must not outlive the caller
-        with self._open(rest) as reader:
-            while (batch := self._next(reader)) is not None:
-                self._count(batch)
-                if held is not None:
-                    yield held
-                held = batch
-        if held is None or self._refused:
-            self._refuse()
-        assert held is not None
-        if self._quoted:
-            final = len(held) - 1
-            if any(column[final].as_py() != LAST for column in held.columns):
-                line = self._line(self._records - 1)
-                raise ValueError(
-                    f"data: {self._label}, line {line}: a quote opens there and is never closed"
-                )
-            held = held.slice(0, final)
-        if len(held):
-            yield held
+            records = self._quoted_records(count)
+            return list(zip(*records, strict=True))
+        # without quotes a record is a line; an empty one has empty fields
+        mark, more = self._delimiter, self._width - 1
+        lines = [line.rstrip("\n") or mark * more for line in islice(self._lines, count)]
+        if {line.count(mark) for line in lines} - {more}:
+            marks = [line.count(mark) for line in lines]
+            place = next(place for place, found in enumerate(marks) if found != more)
+            self._records += place
+            self._refuse(marks[place] + 1)
+        self._records += len(lines)
+        cells = mark.join(lines).split(mark)
+        return [cells[place :: self._width] for place in range(self._width if lines else 0)]
 
-    def _open(self, content: Any) -> Any:
-        names = [str(place) for place in range(self._width)]
-        return arrow_csv.open_csv(
-            pa.BufferReader(content),
-            # a row has its number on one thread only
-            arrow_csv.ReadOptions(use_threads=False, block_size=self._block, column_names=names),
-            arrow_csv.ParseOptions(
-                delimiter=self._delimiter,
-                newlines_in_values=self._quoted,
-                ignore_empty_lines=False,
-                invalid_row_handler=self._skip,
-            ),
-            arrow_csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.string()),
-                strings_can_be_null=False,
-                check_utf8=False,
-            ),
-        )
+    def _last(self) -> Iterator[str]:
+        self._ended = True
+        yield self._delimiter.join([LAST] * self._width)
 
-    def _skip(self, row: Any) -> str:
-        self._refused.append((row.number, row.actual_columns))
-        return "skip"
-
-    def _next(self, reader: Any) -> Any:
+    def _quoted_records(self, count: int) -> list[list[str]]:
+        limit, records = csv.field_size_limit(LONGEST_FIELD), []
         try:
-            return reader.read_next_batch()
-        except StopIteration:
-            return None
-        except pa.ArrowInvalid:
-            # its words hold cells
-            raise ValueError(
-                f"data: {self._label}, line {self._line(self._records)}: the record is longer than "
-                f"{self._block >> 20} MiB; a quote that opens there is never closed"
+            lines = self._reader.line_num
+            for record in islice(self._reader, count):
+                if self._ended and record != [LAST] * self._width:
+                    raise self._never_closed("a quote opens there and is never closed")
+                if self._ended:
+                    break
+                if record and len(record) != self._width:
+                    self._refuse(len(record))
+                records.append(record or [""] * self._width)
+                self._records += 1
+                if self._reader.line_num != lines + 1:
+                    self._long.append((self._records, self._reader.line_num))
+                lines = self._reader.line_num
+        except csv.Error:
+            # its words are those of a limit
+            size = f"{LONGEST_FIELD >> 20} MiB"
+            raise self._never_closed(
+                f"a field is longer than {size}; a quote that opens there is never closed"
             ) from None
+        finally:
+            csv.field_size_limit(limit)
+        return records
 
-    def _count(self, batch: Any) -> None:
-        if self._quoted:
-            breaks = sum(_line_breaks(column) for column in batch.columns)
-            for place in np.flatnonzero(breaks):
-                self._long.append((self._records + int(place), int(breaks[place])))
-        self._records += len(batch)
-        if self._refused and self._records >= self._refused[0][0] - 1:
-            self._refuse()
+    def _never_closed(self, what: str) -> ValueError:
+        return ValueError(f"data: {self._label}, line {self._line(self._records)}: {what}")
 
-    def _refuse(self) -> None:
-        record, fields = self._refused[0]
+    def _refuse(self, fields: int) -> NoReturn:
         advice = "" if self._given else "; delimiter= names another separator"
         raise ValueError(
-            f"data: {self._label}, line {self._line(record - 1)}: expected {self._width} fields as "
-            f"in the header, got {fields}{advice}"
+            f"data: {self._label}, line {self._line(self._records)}: expected {self._width} fields "
+            f"as in the header, got {fields}{advice}"
         )
 
 
@@ -356,11 +340,3 @@ def fields_of(header: str, delimiter: str) -> list[str]:
     except csv.Error:
         # a field beyond csv's own limit, from a quote that is never closed
         return []
-
-
-def _line_breaks(column: Any) -> Any:
-    """Return how many lines each cell runs over, less one: (n,)."""
-    feeds, returns, both = (
-        integers(pc.count_substring(column, mark)) for mark in ("\n", "\r", "\r\n")
-    )
-    return feeds + returns - both

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
-import pyarrow as pa
 
 from tacit._ground.checks import Array, choice
 from tacit._ground.files import read_bytes
@@ -22,8 +21,8 @@ from tacit.statistics.tables.cells import (
     RowBits,
     UnreadableCell,
     column_cells,
-    odd_kind,
 )
+from tacit.statistics.tables.columns import ColumnCells
 from tacit.statistics.tables.csv_text import CsvText, decompress
 from tacit.statistics.tables.table import (
     UNREAD,
@@ -52,7 +51,7 @@ class TableSource(Protocol):
     names: tuple[str, ...]
     notes: tuple[str, ...]
 
-    def batches(self) -> Iterator[list[Any]]:
+    def batches(self) -> Iterator[list[ColumnCells]]:
         """Yield the columns of some rows, then of the next ones."""
 
     def place(self, row: int) -> str:
@@ -117,21 +116,20 @@ class Header:
                     f"categories: expected one of the columns read, got {self.names[place]!r}"
                 )
 
-    def gatherer(self, place: int, kind: Any) -> NumberCells | CategoryCodes:
+    def gatherer(self, place: int, column: ColumnCells) -> NumberCells | CategoryCodes:
         """Return what gathers a column: numbers, or codes where it is a category.
 
         Raises:
             ValueError: its type is neither of numbers nor of texts, such as durations.
         """
-        if place in self._levels or pa.types.is_dictionary(kind):
+        if place in self._levels or column.coded:
             by_value = self._request.decimal if self.typed else None
             levels = self._levels.get(place)
             return CategoryCodes(levels, lenient=self._lenient, by_value=by_value)
-        odd = odd_kind(kind)
-        if odd is not None:
+        if column.odd is not None:
             raise ValueError(
-                f"data: {self._column(place)}: expected numbers, got {odd}; give them in a unit, "
-                "such as days, or leave the column out"
+                f"data: {self._column(place)}: expected numbers, got {column.odd}; give them in a "
+                "unit, such as days, or leave the column out"
             )
         return NumberCells(lenient=self._lenient, bounded=self._request.missing == "bounded")
 
@@ -210,8 +208,8 @@ def read_table(
 ) -> DataTable:
     """Read columns of numbers from a file or a data frame.
 
-    A file is CSV with a header line, Parquet or Arrow, as its first bytes say, plain or compressed
-    by gzip, bzip2, zstd or LZ4. Columns that are not read may hold anything.
+    A file is CSV with a header line or Parquet, as its first bytes say, plain or compressed by
+    gzip, bzip2 or zstd. Columns that are not read may hold anything.
 
     Args:
         source: a path; ``"-"`` for standard input; or a data frame that exports itself to Arrow, as
@@ -382,12 +380,13 @@ def _open(source: Any, encoding: str | None, delimiter: str | None, decimal: str
     else:
         label, content = os.path.basename(os.fspath(source)), read_bytes("data", source)
     digest = "sha256:" + hashlib.sha256(content).hexdigest()
-    content = decompress(content, label)
-    table = typed_file(content, label)
+    plain = decompress(content, label)
+    kept = None if source == STANDARD_INPUT or plain is not content else os.fspath(source)
+    table = typed_file(plain, kept, label)
     if table is not None:
         _no_text(encoding, delimiter, label)
         return _Opened(table, label, digest)
-    text = CsvText(content, label, encoding=encoding, delimiter=delimiter, decimal=decimal)
+    text = CsvText(plain, label, encoding=encoding, delimiter=delimiter, decimal=decimal)
     return _Opened(text, label, digest)
 
 
@@ -418,8 +417,7 @@ def _read(opened: _Opened, request: ReadRequest) -> DataTable:
     count = 0
     for batch in source.batches():
         if not gathered:
-            kinds = {place: batch[place].type for place in header.chosen}
-            gathered = {place: header.gatherer(place, kind) for place, kind in kinds.items()}
+            gathered = {place: header.gatherer(place, batch[place]) for place in header.chosen}
         columns = [column_cells(one, request.decimal, typed=header.typed) for one in batch]
         found = [(gathered[place].add(columns[place]), place) for place in header.chosen]
         problems = [(problem, place) for problem, place in found if problem is not None]
@@ -429,7 +427,7 @@ def _read(opened: _Opened, request: ReadRequest) -> DataTable:
         count += len(columns[0].numbers)
     if not gathered:
         # no row: nothing is gathered, and a promise about the table answers as for any other
-        gathered = {place: header.gatherer(place, pa.null()) for place in header.chosen}
+        gathered = {place: header.gatherer(place, ColumnCells(())) for place in header.chosen}
     # the last lines of a spreadsheet are often bare separators
     count = everything.filled() if isinstance(source, CsvText) else count
     return _finish(opened, header, gathered, everything.fingerprint(), count)

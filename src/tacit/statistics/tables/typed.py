@@ -1,35 +1,36 @@
-"""Tables whose columns have types: Parquet, Arrow, data frames, results of database queries."""
+"""Tables whose columns have types: Parquet, data frames, results of database queries."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
+import tempfile
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import pyarrow as pa
+import numpy as np
 
+from tacit._ground import arrow
 from tacit._ground.lazy import install_with
-from tacit.statistics.tables.cells import spell
+from tacit.statistics.tables.columns import MOMENTS, ColumnCells, of_arrow, of_objects, of_times
 from tacit.statistics.tables.table import plain_text
 
 ROWS_AT_A_TIME = 1 << 16
-PARQUET, ARROW = b"PAR1", b"ARROW1"
+PARQUET = b"PAR1"
 # What a statement that only reads begins with, after comments and brackets; writing behind WITH is
 # refused by the connection.
 READING = re.compile(r"(?is)\A(\s|\(|--[^\n]*\n|/\*.*?\*/)*(select|with|values|table)\b")
 # Modules of drivers, and the extras that install them.
 DRIVERS = {"psycopg": "postgres"}
-# What Arrow says of values that it has no column for.
-NOT_ARROW = (pa.ArrowException, TypeError, ValueError, OverflowError)
 SQLITE, DUCKDB = b"SQLite format 3\x00", b"DUCK"
 
 
 class TypedTable:
-    """Record batches with named columns; rows are counted from 1, as a database does.
+    """Batches of named columns; rows are counted from 1, as a database does.
 
     Attributes:
         names: of the columns.
@@ -38,11 +39,11 @@ class TypedTable:
 
     notes: tuple[str, ...] = ()
 
-    def __init__(self, names: Sequence[Any], batches: Iterable[list[Any]]) -> None:
+    def __init__(self, names: Sequence[Any], batches: Iterable[list[ColumnCells]]) -> None:
         self.names = tuple(plain_text(str(name)) for name in names)
         self._batches = batches
 
-    def batches(self) -> Iterator[list[Any]]:
+    def batches(self) -> Iterator[list[ColumnCells]]:
         """Yield the columns of some rows, then of the next ones."""
         yield from self._batches
 
@@ -56,26 +57,42 @@ class TypedTable:
             self._batches.close()
 
 
-def typed_file(content: bytes, label: str) -> TypedTable | None:
-    """Return the table of a Parquet or Arrow file, None for a file of another kind.
+def typed_file(content: bytes, path: str | None, label: str) -> TypedTable | None:
+    """Return the table of a Parquet file, None for a file of another kind.
+
+    Args:
+        content: of the file.
+        path: where it stands as it is; None for nowhere.
+        label: what it is called.
 
     Raises:
         ValueError: a file of that kind that is damaged.
     """
-    try:
-        if content.startswith(PARQUET):
-            from pyarrow import parquet
+    if not content.startswith(PARQUET):
+        return None
+    from tacit._ground.parquet import ParquetError, ParquetFile
 
-            file = parquet.ParquetFile(pa.BufferReader(content))
-            rows = file.iter_batches(ROWS_AT_A_TIME)
-            return TypedTable(file.schema_arrow.names, _whole(rows, label))
-        if content.startswith(ARROW):
-            reader = pa.ipc.open_file(pa.BufferReader(content))
-            batches = (reader.get_batch(place) for place in range(reader.num_record_batches))
-            return TypedTable(reader.schema.names, _whole(batches, label))
-    except (pa.ArrowException, OSError):
-        raise _damage(label) from None
-    return None
+    with contextlib.ExitStack() as opened:
+        if path is None:
+            folder = opened.enter_context(tempfile.TemporaryDirectory())
+            path = os.path.join(folder, "table.parquet")
+            Path(path).write_bytes(content)
+        try:
+            file = opened.enter_context(ParquetFile(path))
+            types = file.types()
+        except ParquetError:
+            raise _damage(label) from None
+        kept = opened.pop_all()
+
+    def batches() -> Iterator[list[ColumnCells]]:
+        with kept:
+            try:
+                for batch in file.batches():
+                    yield list(map(of_arrow, batch, types))
+            except ParquetError:
+                raise _damage(label) from None
+
+    return TypedTable(file.names, batches())
 
 
 def frame(source: Any) -> TypedTable:
@@ -86,62 +103,49 @@ def frame(source: Any) -> TypedTable:
     module = type(source).__module__.partition(".")[0]
     if module == "pandas":
         # its own export makes columns of an index
-        columns = [_series(source.iloc[:, place]) for place in range(source.shape[1])]
+        columns = [_of_pandas(source.iloc[:, place]) for place in range(source.shape[1])]
         return TypedTable(source.columns, [columns])
-    polars = module == "polars"
-    # Arrow has objects of Python's by their addresses: these are read cell by cell
-    foreign = polars and any(str(held) == "Object" for held in source.dtypes)
-    if not foreign:
-        try:
-            reader = pa.RecordBatchReader.from_stream(source)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            if not polars:
-                raise ValueError(
-                    f"data: expected columns that Arrow can hold, got a {kind} with others"
-                ) from None
-            # such as integers of 128 bits
-            foreign = True
-    if foreign:
-        return TypedTable(source.columns, [[as_column(one.to_list()) for one in source]])
-    return TypedTable(reader.schema.names, (batch.columns for batch in reader))
+    # Arrow has objects of Python's by their addresses, and no integers of 128 bits
+    if module == "polars":
+        # it has text in views, whose export does not reach every reader whole
+        return TypedTable(source.columns, [[_of_polars(one) for one in source]])
+    stream = arrow.nanoarrow.ArrayStream(source)
+    return TypedTable(
+        [one.name for one in stream.schema.fields],
+        (list(map(of_arrow, batch)) for batch in arrow.batches(stream)),
+    )
 
 
-def as_column(cells: list[Any]) -> Any:
-    """Return Python values as an Arrow column: each as its text where they are of several kinds.
-
-    Arrow's own column of several kinds would depend on which of them comes first.
-    """
-    if len(set(map(type, cells)) - {type(None)}) <= 1:
-        try:
-            return pa.array(cells)
-        except NOT_ARROW:
-            pass
-    return pa.array(list(map(spell, cells)), pa.large_string())
-
-
-def _series(series: Any) -> Any:
-    if series.dtype != object:
-        try:
-            return _one_array(pa.Array.from_pandas(series))
-        except NOT_ARROW:
-            pass
-    absent = series.isna().tolist()
-    cells = zip(series.tolist(), absent, strict=True)
-    column = as_column([None if nothing else cell for cell, nothing in cells])
+def _of_pandas(series: Any) -> ColumnCells:
+    kind, missing = series.dtype, series.isna().to_numpy()
+    letter, name = getattr(kind, "kind", "O"), type(kind).__name__
+    if isinstance(kind, np.dtype) and letter in "biuf":
+        return ColumnCells(series.to_numpy())
+    zoned = name == "DatetimeTZDtype"
+    if letter in "mM" and (zoned or isinstance(kind, np.dtype)):
+        # moments with a zone are stored at UTC
+        times = series.to_numpy(f"M8[{kind.unit}]") if zoned else series.to_numpy()
+        return of_times(times, missing, zone=zoned)
+    cells = zip(series.tolist(), missing.tolist(), strict=True)
+    column = of_objects([None if nothing else cell for cell, nothing in cells])
+    odd = f"what its type {kind} stands for" if name in ("PeriodDtype", "IntervalDtype") else None
     # a category stays one whatever its levels are
-    return column.dictionary_encode() if str(series.dtype) == "category" else column
+    return replace(column, coded=name == "CategoricalDtype", odd=odd)
 
 
-def _one_array(column: Any) -> Any:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-
-
-def _whole(batches: Iterable[Any], label: str) -> Iterator[list[Any]]:
-    try:
-        for batch in batches:
-            yield batch.columns
-    except (pa.ArrowException, OSError):
-        raise _damage(label) from None
+def _of_polars(series: Any) -> ColumnCells:
+    missing, kind = series.is_null(), str(series.dtype).partition("(")[0]
+    if kind in ("Date", "Datetime", "Duration"):
+        zoned = getattr(series.dtype, "time_zone", None) is not None
+        return of_times(series.to_numpy(), missing.to_numpy(), zone=zoned)
+    # integers beside what is missing would be doubles
+    whole = kind.startswith(("Int", "UInt")) and "128" not in kind and not missing.any()
+    if whole or kind.startswith("Float"):
+        return ColumnCells(series.to_numpy())
+    column = of_objects(series.to_list())
+    odd = MOMENTS if kind == "Time" else None
+    coded = kind in ("Categorical", "Enum")
+    return replace(column, coded=coded, odd=odd, pointed=kind == "Decimal")
 
 
 def _damage(label: str) -> ValueError:
@@ -207,12 +211,12 @@ def _sqlalchemy(sql: str, url: str, show_values: bool) -> TypedTable:
         connection.close()
         raise _no_columns()
 
-    def batches() -> Iterator[list[Any]]:
+    def batches() -> Iterator[list[ColumnCells]]:
         # closing rolls back: whatever the statement did, the database is as it was
         with connection:
             try:
                 for rows in result.partitions(ROWS_AT_A_TIME):
-                    yield [as_column(list(cells)) for cells in zip(*rows, strict=True)]
+                    yield [of_objects(cells) for cells in zip(*rows, strict=True)]
             except sqlalchemy.exc.SQLAlchemyError as error:
                 raise _query_error(error, show_values) from None
 
@@ -247,6 +251,8 @@ def _forbid_writing(engine: Any) -> Any:
 def _duckdb(sql: str, path: str, show_values: bool) -> TypedTable:
     import duckdb
 
+    from tacit._ground.parquet import readable
+
     try:
         # nothing is fetched from elsewhere to answer a query
         connection = duckdb.connect(
@@ -260,19 +266,19 @@ def _duckdb(sql: str, path: str, show_values: bool) -> TypedTable:
         relation = connection.sql(sql)
         if relation is None:
             raise _no_columns()
-        reader = pa.RecordBatchReader.from_stream(relation)
+        stream = arrow.nanoarrow.ArrayStream(readable(relation))
     except duckdb.Error as error:
         raise _query_error(error, show_values) from None
 
-    def batches() -> Iterator[list[Any]]:
+    def batches() -> Iterator[list[ColumnCells]]:
         with connection:
             try:
-                for batch in reader:
-                    yield batch.columns
-            except (duckdb.Error, pa.ArrowException, OSError) as error:
+                for batch in arrow.batches(stream):
+                    yield list(map(of_arrow, batch))
+            except (duckdb.Error, RuntimeError) as error:
                 raise _query_error(error, show_values) from None
 
-    return TypedTable(reader.schema.names, batches())
+    return TypedTable([one.name for one in stream.schema.fields], batches())
 
 
 def _query_error(error: Exception, show_values: bool) -> ValueError:
