@@ -266,7 +266,7 @@ def schedules(console: Console) -> list[dict[str, object]]:
         entry: dict[str, object] = {"schedule": name, "epsilon": epsilon, "seconds": seconds}
         for step in (1e-4, 1e-5) if len(stages) < MOST_FINE else (1e-4,):
             start = time.process_time()
-            found = _composed(stages, step)
+            found = composed(stages, step)
             ratio = (time.process_time() - start) / seconds
             line += f"; dp_accounting {step:g}: {found:.7f}, time ×{ratio:.1f}"
             entry[f"peer {step:g}"] = (found, ratio)
@@ -275,7 +275,7 @@ def schedules(console: Console) -> list[dict[str, object]]:
     return rows
 
 
-def _composed(stages: Sequence[tuple[float, float, int]], step: float) -> float:
+def composed(stages: Sequence[tuple[float, float, int]], step: float) -> float:
     from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 
     whole = None

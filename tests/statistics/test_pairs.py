@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy.spatial import cKDTree
 
 from tacit.statistics import pairs
-from tacit.statistics.pairs.matching import exchange, first_groups
+from tacit.statistics.pairs.matching import Flat, exchange, first_groups
 
 
 def longest(pairing, rows):
@@ -135,3 +136,14 @@ def test_one_row_of_every_group_is_drawn_each_as_often():
 def test_what_cannot_be_grouped_is_refused(call, words):
     with pytest.raises(ValueError, match=words):
         call()
+
+
+@pytest.mark.parametrize(("count", "columns", "wanted"), [(3, 9, 3), (15, 12, 13), (1000, 20, 13)])
+def test_neighbours_among_all_rows_are_those_of_a_tree(count, columns, wanted):
+    rng = np.random.default_rng(count)
+    # far from zero, where squares of lengths would cancel
+    rows = rng.normal(1e6, 1.0, (count, columns))
+    points = rows[rng.choice(count, min(count, 40), replace=False)]
+    np.testing.assert_array_equal(
+        Flat(rows).query(points, wanted), cKDTree(rows).query(points, k=wanted)[1]
+    )

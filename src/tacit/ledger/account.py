@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from tacit._ground.numbers import rounded_down, rounded_up
@@ -32,16 +33,37 @@ EPSILON, DELTA, SQUARE, LEAKAGE = "epsilon", "delta", "mu²", "leakage"
 Key = tuple[str, str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Total:
-    """An exact sum of non-negative numbers: the finite ones, and how many infinite ones."""
+    """An exact sum of non-negative floats: ``numerator / 2^power``, and how many infinite ones.
 
-    finite: Fraction = Fraction(0)
+    Floats and their products are such fractions, and sums of them are sums of integers. The
+    numerator is odd, or the power 0, so that equal sums are equal.
+    """
+
+    numerator: int = 0
+    power: int = 0
     infinite: int = 0
+
+    @classmethod
+    def lowest(cls, numerator: int, power: int, infinite: int = 0) -> Total:
+        """Return the sum in lowest terms."""
+        if power and not numerator & 1:
+            twos = min(power, (numerator & -numerator).bit_length() - 1) if numerator else power
+            numerator, power = numerator >> twos, power - twos
+        return cls(numerator, power, infinite)
+
+    @property
+    def finite(self) -> Fraction:
+        """The sum of the finite ones."""
+        return Fraction(self.numerator, 1 << self.power)
 
     def plus(self, other: Total, sign: int) -> Total:
         """Return the sum with ``other`` added or, for ``sign`` −1, taken away."""
-        return Total(self.finite + sign * other.finite, self.infinite + sign * other.infinite)
+        power = max(self.power, other.power)
+        mine = self.numerator << (power - self.power)
+        added = other.numerator << (power - other.power)
+        return Total.lowest(mine + sign * added, power, self.infinite + sign * other.infinite)
 
     @property
     def up(self) -> float:
@@ -53,7 +75,7 @@ class Total:
         return self.infinite > 0 or self.finite > limit
 
 
-ZERO = Total()
+ZERO, ONE = Total(), Total(1)
 
 
 @dataclass(frozen=True)
@@ -74,11 +96,11 @@ class Account:
 
     def count(self, name: str, adjacency: str = "") -> int:
         """Return one count."""
-        return int(self.of(name, adjacency).finite)
+        return self.of(name, adjacency).numerator
 
     def adjacencies(self, notion: str) -> dict[str, int]:
         """Return how many releases are certified in ``notion``, per adjacency."""
-        return {key[1]: int(total.finite) for key, total in self.items(notion)}
+        return {key[1]: total.numerator for key, total in self.items(notion)}
 
     def statements(self) -> list[list[str]]:
         """Return the sets of notions in which some release states something."""
@@ -90,15 +112,15 @@ class Account:
 
     def added(self, charges: Sequence[Charge], *, committed: bool = False) -> Account:
         """Return the account with one release more."""
-        return self._changed(self._amounts(charges, committed), 1)
+        return self._changed(_amounts(tuple(charges), self.orders, committed), 1)
 
     def removed(self, charges: Sequence[Charge]) -> Account:
         """Return the account without a release that was never drawn."""
-        return self._changed(self._amounts(charges, False), -1)
+        return self._changed(_amounts(tuple(charges), self.orders, False), -1)
 
     def closed(self) -> Account:
         """Return the account with one release fewer that is not committed."""
-        return self._changed({(OPEN, ""): Total(Fraction(1))}, -1)
+        return self._changed({(OPEN, ""): ONE}, -1)
 
     def with_budget(self, budget: Budget | None) -> Account:
         """Return the account under another budget.
@@ -154,49 +176,51 @@ class Account:
         content = {"budget": budget, "orders": list(self.orders), "totals": totals}
         return dumps(content, sort_keys=True, ascii_only=True)
 
-    def _amounts(self, charges: Sequence[Charge], committed: bool) -> dict[Key, Total]:
-        one = Total(Fraction(1))
-        amounts: dict[Key, Total] = {(RELEASES, ""): one}
-        if not committed:
-            amounts[OPEN, ""] = one
-        notions = {charge.notion for charge in charges}
-        for charge in charges:
-            key = charge.adjacency or ""
-            failure = amounts.get((FAILURE, ""), ZERO)
-            amounts[FAILURE, ""] = failure.plus(_total(charge.failure), 1)
-            if charge.notion == INFORMATION:
-                amounts[NATS, ""] = _total(charge.nats)
-            elif charge.notion == MAXIMAL_LEAKAGE:
-                amounts[LEAKAGE, ""] = _total(charge.leakage)
-                if INFORMATION not in notions:
-                    # I(X; Y | past) is at most the maximal leakage, under every law
-                    amounts[NATS, ""] = _total(charge.leakage)
-            elif charge.notion == APPROXIMATE_DP:
-                amounts[APPROXIMATE_DP, key] = one
-                amounts[EPSILON, key], amounts[DELTA, key] = map(
-                    _total, (charge.epsilon, charge.delta)
-                )
-            elif charge.notion == GAUSSIAN_DP:
-                amounts[GAUSSIAN_DP, key], amounts[SQUARE, key] = one, _square(charge.mu)
-            if charge.notion == RENYI_DP or (
-                # μ gives the curve α μ²/2, where nothing else is said about (ε, δ)
-                charge.notion == GAUSSIAN_DP and not notions & {APPROXIMATE_DP, RENYI_DP}
-            ):
-                amounts[RENYI_DP, key] = one
-                for order in self.orders:
-                    amounts[_order(order), key] = _at(charge, order)
-        amounts[STATES, "+".join(sorted(notions - {UNADDED} or notions))] = one
-        return amounts
-
     def _changed(self, amounts: Mapping[Key, Total], sign: int) -> Account:
         totals = dict(self.totals)
         for key, amount in amounts.items():
             total = totals.get(key, ZERO).plus(amount, sign)
-            if total.finite < 0 or total.infinite < 0:
+            if total.numerator < 0 or total.infinite < 0:
                 raise ValueError("ledger: the totals contradict the releases recorded")
             totals[key] = total
         # what is zero is left out, so that an account is the same whatever was cancelled
         return replace(self, totals={key: total for key, total in totals.items() if total != ZERO})
+
+
+@lru_cache(maxsize=1024)
+def _amounts(
+    charges: tuple[Charge, ...], orders: tuple[float, ...], committed: bool
+) -> Mapping[Key, Total]:
+    """Return what one release adds to the totals; many releases state the same."""
+    amounts: dict[Key, Total] = {(RELEASES, ""): ONE}
+    if not committed:
+        amounts[OPEN, ""] = ONE
+    notions = {charge.notion for charge in charges}
+    for charge in charges:
+        key = charge.adjacency or ""
+        failure = amounts.get((FAILURE, ""), ZERO)
+        amounts[FAILURE, ""] = failure.plus(_total(charge.failure), 1)
+        if charge.notion == INFORMATION:
+            amounts[NATS, ""] = _total(charge.nats)
+        elif charge.notion == MAXIMAL_LEAKAGE:
+            amounts[LEAKAGE, ""] = _total(charge.leakage)
+            if INFORMATION not in notions:
+                # I(X; Y | past) is at most the maximal leakage, under every law
+                amounts[NATS, ""] = _total(charge.leakage)
+        elif charge.notion == APPROXIMATE_DP:
+            amounts[APPROXIMATE_DP, key] = ONE
+            amounts[EPSILON, key], amounts[DELTA, key] = map(_total, (charge.epsilon, charge.delta))
+        elif charge.notion == GAUSSIAN_DP:
+            amounts[GAUSSIAN_DP, key], amounts[SQUARE, key] = ONE, _square(charge.mu)
+        if charge.notion == RENYI_DP or (
+            # μ gives the curve α μ²/2, where nothing else is said about (ε, δ)
+            charge.notion == GAUSSIAN_DP and not notions & {APPROXIMATE_DP, RENYI_DP}
+        ):
+            amounts[RENYI_DP, key] = ONE
+            for order in orders:
+                amounts[_order(order), key] = _at(charge, order)
+    amounts[STATES, "+".join(sorted(notions - {UNADDED} or notions))] = ONE
+    return amounts
 
 
 def account_from_json(text: str) -> Account:
@@ -267,27 +291,35 @@ def _order(order: float) -> str:
 def _at(charge: Charge, order: float) -> Total:
     """Return the curve at ``order``: at the next order it has, because D_α grows with α."""
     if charge.notion == GAUSSIAN_DP:
-        square = _square(charge.mu)
-        return Total(square.finite * Fraction(order) / 2, square.infinite)
+        square, (top, bottom) = _square(charge.mu), order.as_integer_ratio()
+        # α μ²/2, of integers: the denominators are powers of two
+        power = square.power + bottom.bit_length()
+        return Total.lowest(square.numerator * top, power, square.infinite)
     above = [v for o, v in zip(charge.orders, charge.epsilons, strict=True) if o >= order]
     return _total(min(above, default=math.inf))
 
 
 def _total(value: float) -> Total:
-    return Total(infinite=1) if math.isinf(value) else Total(Fraction(value))
+    if math.isinf(value):
+        return Total(infinite=1)
+    numerator, denominator = value.as_integer_ratio()
+    return Total(numerator, denominator.bit_length() - 1)
 
 
 def _square(mu: float) -> Total:
-    return Total(infinite=1) if math.isinf(mu) else Total(Fraction(mu) ** 2)
+    root = _total(mu)
+    # odd as the numerator of the root is
+    return Total(root.numerator**2, 2 * root.power, root.infinite)
 
 
 def _binary(total: Total) -> str:
-    """Write a dyadic fraction as hexadecimal digits, a power of two, and the infinite ones."""
-    power = total.finite.denominator.bit_length() - 1
-    return f"{total.finite.numerator:x}p-{power}+{total.infinite}"
+    """Write a sum as hexadecimal digits, a power of two, and the infinite ones."""
+    return f"{total.numerator:x}p-{total.power}+{total.infinite}"
 
 
 def _unbinary(text: str) -> Total:
     digits, rest = text.split("p-")
-    power, infinite = rest.split("+")
-    return Total(Fraction(int(digits, 16), 2 ** int(power)), int(infinite))
+    power, infinite = map(int, rest.split("+"))
+    if power < 0:
+        raise ValueError(f"power: expected at least 0, got {power}")
+    return Total.lowest(int(digits, 16), power, infinite)

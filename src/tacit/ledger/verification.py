@@ -25,6 +25,14 @@ from tacit.ledger.tables import (
 
 Finding = tuple[float, str]
 UNPLACED = float("inf")
+ROWS_TOGETHER = 1000
+# Of every row the link that sealed it last.
+_NEWEST = (
+    sa.select(sa.func.max(chain_table.c.place).label("place"))
+    .group_by(chain_table.c.kind, chain_table.c.number)
+    .subquery()
+)
+LAST = sa.select(chain_table).join(_NEWEST, chain_table.c.place == _NEWEST.c.place).subquery()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,23 +68,24 @@ class Verifier:
     def __init__(self, connection: sa.Connection) -> None:
         self.connection = connection
         self.findings: list[Finding] = []
-        # of every row and of every account: where it was sealed last, and as what
-        self.rows: dict[tuple[str, int], tuple[int, str, str]] = {}
+        # of every account: where it was sealed last, and as what
         self.accounts: dict[str, tuple[int, str]] = {}
-        self.hashes: dict[int, str] = {0: GENESIS}
         self.missing: list[int] = []
 
     def run(self, head: str | None) -> Verification:
         """Check everything, and that the chain goes through ``head`` where one is given."""
         noted = None if head is None else parse_head(head)
         newest = self._chain()
-        if noted is not None and self.hashes.get(noted[0]) != noted[1]:
-            what = "is missing" if noted[0] not in self.hashes else "is another one"
-            self._find(noted[0], f"record {noted[0]} of the head given {what}")
+        if noted is not None:
+            self._noted(*noted)
         accounts = self._stored_accounts()
         built = {secret: Account(orders=account.orders) for secret, account in accounts.items()}
         for kind in (BUDGET, RELEASE):
             self._rows(kind, built)
+            self._deleted(kind)
+        others = sa.select(LAST.c.place).where(LAST.c.kind.not_in(list(TABLE_OF)))
+        for place in self._stream(others).scalars():
+            self._find(place, f"record {place} is of an unknown kind")
         for secret, account in accounts.items():
             if account != built[secret]:
                 place = self.accounts.get(secret, (UNPLACED, ""))[0]
@@ -99,6 +108,18 @@ class Verifier:
         """
         return min([gap + 0.1 for gap in self.missing if gap > place], default=place)
 
+    def _stream(self, query: sa.Select[Any]) -> sa.CursorResult[Any]:
+        """Return the rows of a query, a few at a time: a ledger may be larger than the memory."""
+        return self.connection.execute(query, execution_options={"yield_per": ROWS_TOGETHER})
+
+    def _noted(self, place: int, noted: str) -> None:
+        """Say whether the chain goes through a head that was kept elsewhere."""
+        query = sa.select(chain_table.c.hash).where(chain_table.c.place == place)
+        stored = GENESIS if place == 0 else self.connection.execute(query).scalar_one_or_none()
+        if stored != noted:
+            what = "is missing" if stored is None else "is another one"
+            self._find(place, f"record {place} of the head given {what}")
+
     def _gap(self, place: int, sentence: str) -> None:
         self.missing.append(place)
         self._find(place, sentence)
@@ -106,7 +127,7 @@ class Verifier:
     def _chain(self) -> tuple[int, str]:
         place, previous = 0, GENESIS
         query = sa.select(chain_table).order_by(chain_table.c.place)
-        for link in self.connection.execute(query).mappings():
+        for link in self._stream(query).mappings():
             at = int(link["place"])
             if at != place + 1:
                 self._gap(place + 1, f"{_span(place + 1, at - 1)} missing from the chain")
@@ -114,10 +135,8 @@ class Verifier:
                 self._find(at, f"record {at}, {_named(link)}, was edited")
             elif link["previous"] != previous:
                 self._find(place, f"record {place} was rewritten after record {at} sealed it")
-            self.rows[link["kind"], link["number"]] = (at, link["row"], link["secret"])
             self.accounts[link["secret"]] = (at, link["account"])
             place, previous = at, link["hash"]
-            self.hashes[place] = previous
         stored = self.connection.execute(
             sa.select(meta_table.c.value).where(meta_table.c.key == "head")
         ).scalar_one_or_none()
@@ -156,24 +175,36 @@ class Verifier:
         return accounts
 
     def _rows(self, kind: str, built: dict[str, Account]) -> None:
-        table, seen = TABLE_OF[kind], set()
-        query = sa.select(table).order_by(table.c.number)
-        for row in self.connection.execute(query).mappings():
+        """Hold every row against what sealed it last, and add it to the account of its secret."""
+        table = TABLE_OF[kind]
+        joined = table.outerjoin(
+            LAST, sa.and_(LAST.c.kind == kind, LAST.c.number == table.c.number)
+        )
+        sealed = (LAST.c.place.label("sealed_at"), LAST.c.row.label("sealed_as"))
+        query = sa.select(table, *sealed).select_from(joined).order_by(table.c.number)
+        for found in self._stream(query).mappings():
+            row = dict(found)
+            place, content = row.pop("sealed_at"), row.pop("sealed_as")
             number, secret = row["number"], row["secret"]
-            seen.add(number)
             name = f"{kind} {number} of secret {secret!r}"
-            found = self.rows.get((kind, number))
-            if found is None:
+            if place is None:
                 self._find(UNPLACED, f"{name} was inserted")
-            elif found[1] != row_digest(row):
-                self._find(self._since(found[0]), f"{name} was edited")
+            elif content != row_digest(row):
+                self._find(self._since(place), f"{name} was edited")
             elif secret in built:
                 built[secret] = _with(built[secret], kind, row)
-        for (sort, number), (place, _, secret) in self.rows.items():
-            if sort == kind and number not in seen:
-                self._find(place, f"{kind} {number} of secret {secret!r} was deleted")
-            elif sort not in TABLE_OF:
-                self._find(place, f"record {place} is of an unknown kind")
+
+    def _deleted(self, kind: str) -> None:
+        table = TABLE_OF[kind]
+        joined = LAST.outerjoin(table, LAST.c.number == table.c.number)
+        query = (
+            sa.select(LAST.c.place, LAST.c.number, LAST.c.secret)
+            .select_from(joined)
+            .where(LAST.c.kind == kind, table.c.number.is_(None))
+        )
+        for link in self._stream(query).mappings():
+            name = f"{kind} {link['number']} of secret {link['secret']!r}"
+            self._find(link["place"], f"{name} was deleted")
 
 
 def _with(account: Account, kind: str, row: Any) -> Account:

@@ -32,15 +32,16 @@ from tacit.design.listed.problem import (
     power_of_two,
 )
 
-# Working rows at first, for each column, and rows taken in at a look at all of them.
-FIRST_ROWS, MORE_ROWS = 40, 20
+# Working rows at first: so many for each column, fewer where they would be more than CHEAP_ROWS,
+# whose systems take less than a look at all rows; rows for each column taken in at a look.
+FIRST_ROWS, FEWER_ROWS, CHEAP_ROWS, MORE_ROWS = 40, 10, 1500, 20
 # Looks at all rows.
 ROUNDS = 20
 # Until no row is further over its budget than this, or so many rounds have passed, solving to this
-# gap is enough.
-EARLY_GAP, EARLY_EXCESS, EARLY_ROUNDS = 1e-3, 0.01, 1
+# gap is enough, unless so few rows are at work that solving to the end takes less than a look.
+EARLY_GAP, EARLY_EXCESS, EARLY_ROUNDS, QUICK_ROWS = 1e-3, 0.01, 1, 500
 # Working rows that use less of their budget than this are let go.
-NEARLY_ACTIVE = 0.9
+NEARLY_ACTIVE = 0.97
 # Rows over their budget by less than this share of the tolerance are not taken in.
 OVER_SHARE = 0.1
 # δ relative to the tolerance, and its largest value; what columns too small to solve for may use.
@@ -106,10 +107,11 @@ def over_many(blocks: RowBlocks, cost: Cost, rtol: float, ratios: Array | None) 
         return _no_noise(blocks, seen)
     working, start = seen.candidates, None
     # where all rows are at work there is no second look
-    aim = rtol if working.size == seen.count else max(rtol, EARLY_GAP)
+    few = working.size == seen.count or working.size <= QUICK_ROWS
+    aim = rtol if few else max(rtol, EARLY_GAP)
     if ratios is not None:
         # an earlier design knows which rows matter
-        heavy = np.argsort(-ratios, kind="stable")[: FIRST_ROWS * seen.live.size]
+        heavy = np.argsort(-ratios, kind="stable")[: first_rows(seen.live.size)]
         working = np.union1d(working, heavy)
         start = ratios[working]
     best: tuple[float, ManyNoise, float, Working, Indices] | None = None
@@ -453,14 +455,19 @@ def _outstanding(blocks: RowBlocks, found: Survey, largest: Array) -> Indices:
     correlation[np.diag_indices_from(correlation)] = 1 + MOMENT_FLOOR
     # Σ y yᵀ = L Lᵀ: rows solved by L are long where few others are
     lower = scipy_linalg.cholesky(correlation, lower=True, check_finite=False)
-    leaders = Leaders(FIRST_ROWS * largest.size, largest.size)
+    leaders = Leaders(first_rows(largest.size), largest.size)
     for first, rows in blocks:
         weighed = found.weighed(rows) / (scales * spread)
         white = scipy_linalg.solve_triangular(lower, weighed.T, lower=True, check_finite=False).T
         leaders.take(first, white, np.einsum("ij,ij->i", white, white), above=0.0)
     chosen = leaders.indices()
-    few = found.count <= FIRST_ROWS * largest.size and chosen.size > found.count // MANY_OUTSTANDING
+    few = found.count <= first_rows(largest.size) and chosen.size > found.count // MANY_OUTSTANDING
     return np.arange(found.count) if few else chosen
+
+
+def first_rows(columns: int) -> int:
+    """Return how many rows are worked on at first."""
+    return max(FEWER_ROWS * columns, min(FIRST_ROWS * columns, CHEAP_ROWS))
 
 
 class Leaders:

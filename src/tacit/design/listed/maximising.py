@@ -48,7 +48,7 @@ SMALL = 512
 # Iterations on the rows at work, and on all.
 ACTIVE_LIMIT, PATH_LIMIT = 20, 60
 # Slack of a row that is at work newly, or whose constraint is met.
-LEAST_SLACK = 0.02
+LEAST_SLACK = 0.002
 # Rows are taken in whose distance is such a share of the largest, and are let go when so many of
 # those at work carry less than this of the mean multiplier.
 NEARLY_ACTIVE, STILL_USEFUL, NO_WEIGHT = 0.85, 0.9, 1e-3

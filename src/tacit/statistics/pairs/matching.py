@@ -6,7 +6,8 @@ members' neighbours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -25,6 +26,8 @@ MOST_CATEGORIES = 1000
 LEAF_ROWS = 512
 ROWS_TOGETHER = 2**15
 NEIGHBOURS = 12
+# Neighbours in more coordinates are looked for among all rows, so many of them in a bundle.
+TREE_COLUMNS, BUNDLE = 8, 16
 WORST_GROUPS = 400
 MOST_ROUNDS = 4000
 # A round takes about a millisecond: so many of them are told together.
@@ -141,38 +144,41 @@ def first_groups(
     """
     found: list[Indices] = []
     done = 0
-    for leaf in _leaves(features, rows, group_size):
-        found.append(leaf[_group(features[leaf], group_size)])
+    for leaf, own in _leaves(features, rows, group_size):
+        found.append(leaf[_group(own, group_size)])
         done += leaf.size
         report("pairing", done, rows.size)
     return np.concatenate(found)
 
 
-def _leaves(features: Array, rows: Indices, group_size: int) -> list[Indices]:
-    """Split at the median of the widest coordinate until few enough are left together."""
-    leaves, waiting = [], [rows]
+def _leaves(features: Array, rows: Indices, group_size: int) -> Iterator[tuple[Indices, Array]]:
+    """Split at the median of the widest coordinate until few enough are left together.
+
+    Each leaf comes with its features, which lie side by side at every split.
+    """
+    waiting = [(rows, features[rows])]
     while waiting:
-        piece = waiting.pop()
+        piece, own = waiting.pop()
         if piece.size <= LEAF_ROWS + group_size:
-            leaves.append(piece)
+            yield piece, own
             continue
         # a multiple of k on one side, so that no leaf but the last has rows left over
         middle = piece.size // (2 * group_size) * group_size
-        order = np.argpartition(features[piece, _widest(features, piece)], middle)
-        waiting += [piece[order[middle:]], piece[order[:middle]]]
-    return leaves
+        order = np.argpartition(own[:, _widest(own)], middle)
+        for side in (order[middle:], order[:middle]):
+            waiting.append((piece[side], own[side]))
 
 
-def _widest(features: Array, rows: Indices) -> int:
-    """Return the coordinate in which some rows vary most."""
-    middle = features[rows[:ROWS_TOGETHER]].mean(axis=0)
+def _widest(features: Array) -> int:
+    """Return the coordinate that varies most."""
+    middle = features[:ROWS_TOGETHER].mean(axis=0)
     summed, squared = np.zeros_like(middle), np.zeros_like(middle)
-    for start in range(0, rows.size, ROWS_TOGETHER):
+    for start in range(0, len(features), ROWS_TOGETHER):
         # N Var = Σ g² − (Σ g)²/N with g about the mean of some rows, so that little cancels
-        gaps = features[rows[start : start + ROWS_TOGETHER]] - middle
+        gaps = features[start : start + ROWS_TOGETHER] - middle
         summed += gaps.sum(axis=0)
         squared += np.einsum("ij,ij->j", gaps, gaps)
-    return int(np.argmax(squared - summed**2 / rows.size))
+    return int(np.argmax(squared - summed**2 / len(features)))
 
 
 def _group(features: Array, group_size: int) -> Indices:
@@ -182,20 +188,22 @@ def _group(features: Array, group_size: int) -> Indices:
     np.fill_diagonal(squared, np.inf)
     # rows far from all others choose first: late ones find a near partner anyway
     hardest_first = np.argsort(-squared.min(axis=1), kind="stable").tolist()
-    free = np.ones(count, dtype=bool)
+    # 0 where a row is free, ∞ where it is in a group: added to its distances
+    taken = np.zeros(count)
+    distances = np.empty(count)
     groups = np.empty((count // group_size, group_size), dtype=np.intp)
     wanted, number = group_size - 1, 0
     for row in hardest_first:
-        if not free[row]:
+        if taken[row]:
             continue
-        free[row] = False
-        distances = np.where(free, squared[row], np.inf)
+        taken[row] = np.inf
+        np.add(squared[row], taken, out=distances)
         nearest = (
             [int(distances.argmin())]
             if wanted == 1
             else np.argpartition(distances, wanted - 1)[:wanted]
         )
-        free[nearest] = False
+        taken[nearest] = np.inf
         groups[number, 0], groups[number, 1:] = row, nearest
         number += 1
     return groups
@@ -203,10 +211,17 @@ def _group(features: Array, group_size: int) -> Indices:
 
 def squared_distances(first: Array, second: Array) -> Array:
     """Return ‖a − b‖² for all pairs of rows, (m, n), never negative."""
-    # ‖a‖² + ‖b‖² − 2 aᵀb: one product of matrices; good for a choice, as rounding may cancel
-    left = np.einsum("ij,ij->i", first, first)
-    right = np.einsum("ij,ij->i", second, second)
-    squared: Array = left[:, None] + right[None, :] - 2.0 * (first @ second.T)
+    # ‖a‖² + ‖b‖² − 2 aᵀb as one product, of (−2a, ‖a‖², 1) and (b, 1, ‖b‖²): good for a choice, as
+    # rounding may cancel
+    left = np.empty((len(first), first.shape[1] + 2))
+    right = np.empty((len(second), second.shape[1] + 2))
+    np.multiply(first, -2.0, out=left[:, :-2])
+    np.einsum("ij,ij->i", first, first, out=left[:, -2])
+    left[:, -1] = 1.0
+    right[:, :-2] = second
+    right[:, -2] = 1.0
+    np.einsum("ij,ij->i", second, second, out=right[:, -1])
+    squared: Array = left @ right.T
     return np.maximum(squared, 0.0, out=squared)
 
 
@@ -229,6 +244,41 @@ def exchange(
             return
 
 
+def _in_tree(tree: cKDTree, points: Array, k: int) -> Indices:
+    found: Indices = tree.query(points, k=k)[1].reshape(len(points), k)
+    return found
+
+
+class Flat:
+    """The nearest of some rows by the distances of all: a tree in many coordinates sees as many."""
+
+    def __init__(self, rows: Array) -> None:
+        self._middle = rows.mean(axis=0)
+        self._bundles = -(-len(rows) // BUNDLE)
+        # (b, ‖b‖²) about the mean, so that little cancels; what fills the last bundles is at ∞
+        self._right = np.zeros((BUNDLE * self._bundles, rows.shape[1] + 1))
+        near = np.subtract(rows, self._middle, out=self._right[: len(rows), :-1])
+        self._right[len(rows) :, -1] = np.inf
+        np.einsum("ij,ij->i", near, near, out=self._right[: len(rows), -1])
+
+    def query(self, points: Array, k: int) -> Indices:
+        """Return the places of the k rows nearest to each point, (n, k), the nearest first."""
+        found = np.empty((len(points), k), dtype=np.intp)
+        left = np.concatenate([-2.0 * (points - self._middle), np.ones((len(points), 1))], axis=1)
+        together = max(1, ENTRIES_PER_CHUNK // len(self._right))
+        for start in range(0, len(points), together):
+            # ‖b‖² − 2 aᵀb, which orders as ‖a − b‖² does; good for a choice, as it is rounded
+            squared = left[start : start + together] @ self._right.T
+            # the k nearest lie in the k bundles whose own nearest are nearest
+            least = squared.reshape(-1, BUNDLE, self._bundles).min(axis=1)
+            some = min(k, self._bundles)
+            bundles = np.argpartition(least, some - 1, axis=1)[:, :some]
+            rows = (bundles[:, :, None] + self._bundles * np.arange(BUNDLE)).reshape(len(least), -1)
+            order = np.argsort(np.take_along_axis(squared, rows, axis=1), axis=1)[:, :k]
+            found[start : start + together] = np.take_along_axis(rows, order, axis=1)
+        return found
+
+
 class _Groups:
     """Groups that are improved in place, worst first."""
 
@@ -240,8 +290,13 @@ class _Groups:
         inside = self.group_of >= 0
         self._rows = np.flatnonzero(inside)
         self._search = search
+        own = search[self._rows]
         # an unbalanced tree is built several times faster, and asked a few thousand times
-        self._tree = cKDTree(search[self._rows], balanced_tree=False, compact_nodes=False)
+        self._nearest: Callable[[Array, int], Indices] = (
+            Flat(own).query
+            if own.shape[1] > TREE_COLUMNS
+            else partial(_in_tree, cKDTree(own, balanced_tree=False, compact_nodes=False))
+        )
         self._reach = min(NEIGHBOURS + 1, self._rows.size)
         self._known: npt.NDArray[np.int32] = np.full(
             (len(features), self._reach), -1, dtype=np.int32
@@ -282,8 +337,7 @@ class _Groups:
         """Find the neighbours of rows that were not asked for before."""
         new = rows[self._known[rows, 0] < 0]
         if new.size:
-            found = self._tree.query(self._search[new], k=self._reach)[1]
-            self._known[new] = self._rows[found.reshape(new.size, self._reach)]
+            self._known[new] = self._rows[self._nearest(self._search[new], self._reach)]
 
     def _best(self, groups: Indices) -> list[tuple[int, int, int] | None]:
         """Return for each group the exchange of one row that leaves the shorter longest group.
