@@ -7,11 +7,11 @@ import sys
 from typing import Any
 
 import numpy as np
+import page
 import torch
 from rich.console import Console
 from rich.table import Table
 
-import page
 from tacit import Run
 from tacit.attacks import coins
 from tacit.models import docstring_corpus, load

@@ -1,4 +1,4 @@
-"""What Tacit takes, on one page: ``python -m benchmarks.page`` writes docs/benchmarks.md.
+"""What Tacit takes, on one page: ``python -m benchmarks.measured`` writes docs/benchmarks.md.
 
 Every figure is measured in a process of its own, with one thread, and kept in
 benchmarks/figures.json with the machine and the commit; ``--only pairs,gate`` measures some anew and
@@ -350,7 +350,7 @@ def measure(key: str) -> dict[str, Any]:
     """Measure one figure in a process of its own; return what it says, or why it says nothing."""
     threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} if key not in SLOW else {}
     ended = subprocess.run(
-        [sys.executable, "-m", "benchmarks.page", "--one", key],
+        [sys.executable, "-m", "benchmarks.measured", "--one", key],
         cwd=ROOT, env=os.environ | threads, capture_output=True, text=True, check=False,
         timeout=MOST_SECONDS,
     )  # fmt: skip
@@ -413,7 +413,7 @@ def _line(words: str, found: dict[str, Any]) -> str:
 
 HEAD = """# How fast
 
-Every figure of this page is measured by `python -m benchmarks.page`, each in a process of its
+Every figure of this page is measured by `python -m benchmarks.measured`, each in a process of its
 own with one thread: seconds of the processor, of a command and its children. "At most" is what we
 want of it, in bold where it is missed; a peer is measured in the same process as ours.
 """
