@@ -14,9 +14,8 @@ from typing import Any
 from tacit_check import VERSION
 
 SECONDS, MEGABYTES = 60, 256
-HELD, WORSE, REFUSED = 0, 1, 2
-# What a shell gives a program whose reader went away.
-CLOSED = 141
+# Exit statuses; the last is what a shell gives a program whose reader went away.
+HELD, WORSE, REFUSED, CLOSED = 0, 1, 2, 141
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -118,10 +117,14 @@ def found(path: str, data: str | None = None) -> dict[str, Any]:
     from tacit_check.data import measure
     from tacit_check.reading import contents, parse
 
+    # of which file a refusal speaks
+    where = "--data: "
     try:
-        result = check(parse(contents(path)), None if data is None else measure(data))
+        measured = None if data is None else measure(data)
+        where = ""
+        result = check(parse(contents(path)), measured)
     except RefusedFileError as error:
-        return refusal(str(error))
+        return refusal(where + str(error))
     return {"word": result.word, "why": "", "holds": result.word == "holds", **asdict(result)}
 
 

@@ -19,10 +19,8 @@ ADDED = "with against without"
 MOST_ENTRIES, MOST_WORK = 4096, 1 << 20
 # Rows of which every two are composed by themselves; orders that are sampled.
 MOST_ORDERED, MOST_SAMPLED = 3, 16
-# Terms of a discrete Gaussian that are summed one by one.
-MOST_TERMS = 20_000
-# Whole Rényi orders of a sample.
-MOST_ORDER = 1024
+# Terms of a discrete Gaussian that are summed one by one; whole Rényi orders of a sample.
+MOST_TERMS, MOST_ORDER = 20_000, 1024
 # How near a root is found, in how many turns; below every root.
 NEAR, MOST_TURNS, LOWEST = arb(2) ** -150, 100, arb(-(2**24))
 

@@ -9,10 +9,9 @@ from tacit_check.balls import HALF, ONE, ZERO, half_square_tail, largest, requir
 from tacit_check.curves import Curve, Pair, Parts, rising
 from tacit_check.elementary import NOTHING, gaussian
 
-# Bits of an integral: its ball is as wide as this, and says so; what its ends may leave out.
-BITS, LEFT_OUT = 96, 2.0**-110
-# Columns times dimensions of a sketch, and dimensions where both ends occur.
-MOST_COORDINATES, MOST_SPLITS = 20_000, 32
+# Bits of an integral: its ball is as wide as this, and says so. Columns times dimensions of a
+# sketch, and dimensions where both ends occur.
+BITS, MOST_COORDINATES, MOST_SPLITS = 96, 20_000, 32
 
 
 def integral(integrand: Callable[[acb, bool], acb], low: arb, high: arb, least: int = -BITS) -> arb:

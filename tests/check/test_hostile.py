@@ -181,6 +181,12 @@ def test_a_file_that_is_not_there_is_refused(tmp_path):
     assert "refused: cannot be read" in done.stdout
 
 
+def test_a_refusal_names_the_data_where_that_is_refused(tmp_path):
+    done = run(tmp_path, {"held": node()}, "--data", str(tmp_path / "nothing"))
+    assert done.returncode == 2
+    assert "held.json: refused: --data: cannot be read" in done.stdout
+
+
 def test_what_holds_exits_with_nothing_and_what_is_false_with_one(tmp_path):
     assert run(tmp_path, {"held": node(claims=[{**CLAIM, "epsilon": "4.378"}])}).returncode == 0
     told = run(tmp_path, {"false": node(claims=[CLAIM])})
