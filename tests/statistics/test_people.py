@@ -10,7 +10,7 @@ import pytest
 
 import tacit.statistics.people.contributors
 from tacit import Draw, Effort, Rows, Table
-from tacit.statistics import Session, prepare, read_table
+from tacit.statistics import Session, prepare, privatize, read_table
 from tacit.statistics.people.noise import PARTS, laplace_noise
 from tacit.statistics.people.release import recompute
 from tacit.statistics.people.vectors import PersonMetric
@@ -310,3 +310,15 @@ def test_an_infinite_number_is_the_bound_wherever_the_table_is(tmp_path):
     for table in (frame, parquet, csv):
         prepared = prepare_sql("SELECT COUNT(x), AVG(x) FROM t", {"t": table}, promise)
         np.testing.assert_allclose(prepared.draw().values, [400.0, 2.0], atol=0.01, rtol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("strength", "told"),
+    [({"epsilon": 1.0, "delta": 1e-6}, True), ({"epsilon": 1.0}, False), ({"mu": 1.0}, False)],
+)
+def test_the_holder_is_told_where_epsilon_alone_costs_less(strength, told):
+    rows = np.column_stack([np.arange(20.0), np.arange(20) % 5])
+    promise = Table(person="who", clip=3, bounds={"x": (0.0, 20.0)}, **strength)
+    release = privatize("sum", rows, promise, QUICK, columns=["x", "who"])
+    assert any("ε without a δ would need 0.33 of this" in one for one in release.remarks) == told
+    assert not any("without a δ" in one for one in release.public().remarks + release.notes)

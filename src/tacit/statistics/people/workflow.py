@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,6 +35,8 @@ from tacit.statistics.queries.chosen import chosen_of
 from tacit.statistics.queries.counts import KeyCount
 from tacit.statistics.queries.statistic import SumQuery
 
+# Noise of ε alone is told of where it is this part of the other or less.
+CHEAPER = 0.75
 # How far a person moves the numbers, in rows, where it shall be found and cannot.
 FALLBACK_CLIP = 10.0
 METHODS = {
@@ -176,6 +179,7 @@ def certify_people(
             secret=details.secret,
             method=METHODS[details.norm].format(details.unit),
             notes=(*_notes(added, pool, details), *_of_codes(pool, found)),
+            remarks=_cheaper(promise, budget) if query.terms and found is None else (),
         ),
         attack=plan.attack(trials, source) if trials else None,
     )
@@ -288,6 +292,23 @@ def _of_codes(pool: Pool, found: FoundKeys | None) -> list[str]:
     lines = pool.notes(hidden=True)
     own = "" if found is None else f"codes of {found.column}:"
     return [one for one in lines if not own or not one.startswith(own)]
+
+
+def _cheaper(promise: Any, budget: PeopleBudget) -> tuple[str, ...]:
+    """Return what the holder should know where ε alone would cost less noise.
+
+    For a clip of C rows it is √2 C/ε of Laplace's law, else C/μ.
+    """
+    if promise.pure or promise.epsilon is None:
+        return ()
+    share = math.sqrt(2.0) * budget.level / promise.epsilon
+    if share > CHEAPER:
+        return ()
+    return (
+        f"ε without a δ would need {share:.2g} of this noise for the same clip, then of the sum of "
+        f"all that one {promise.secret_unit} adds instead of its length: cheaper for few numbers "
+        "(a ledger counts ε then)",
+    )
 
 
 def _noised(query: SumQuery) -> int:
