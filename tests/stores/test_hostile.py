@@ -31,7 +31,7 @@ def rewritten(backend, change):
     backend.prepare(book(), "cosine")
     state = backend.state()
     columns = backend.columns(book().sizes)
-    sealed = backend.fetch(np.arange(len(columns)))
+    sealed = [bytes(one) for one in backend.fetch(np.arange(len(columns)))]
     put = change(columns, sealed)
     with backend.writing():
         backend.columns(book().sizes)
@@ -171,13 +171,14 @@ def test_sqlite_overwrites_what_is_deleted_even_before_it_is_compacted(tmp_path)
     path = tmp_path / "notes.sqlite"
     store = filled(DatabaseBackend(path))
     position = store._positions(["id-3"])
-    sealed = store.backend.fetch(position)[0]
+    sealed = bytes(store.backend.fetch(position)[0])
     assert sealed[:30] in path.read_bytes()
     store.delete(["id-3"])
     assert sealed[:30] not in path.read_bytes()
     # the same deletion by a client without the setting leaves it, which compact removes
     position = store._positions(["id-4"])
-    sealed, handle = store.backend.fetch(position)[0], store._columns.handles[position[0]].tobytes()
+    sealed = bytes(store.backend.fetch(position)[0])
+    handle = store._columns.handles[position[0]].tobytes()
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA secure_delete = OFF")
         connection.execute("DELETE FROM tacit_documents WHERE handle = ?", (handle,))
@@ -279,7 +280,7 @@ def test_every_nonce_is_another(tmp_path):
     store = filled(FolderBackend(tmp_path / "notes"))
     store.rotate(bytes(32))
     store.rotate(KEY)
-    sealed = store.backend.fetch(np.arange(COUNT))
+    sealed = [bytes(one) for one in store.backend.fetch(np.arange(COUNT))]
     assert len({one[:12] for one in sealed}) == COUNT
     # lengths are those of buckets: a nonce, a tag, a length, the vector and the bucket
     assert {len(one) for one in sealed} == {12 + 16 + 4 + 4 * 8 + 512}

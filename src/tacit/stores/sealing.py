@@ -10,17 +10,21 @@ from __future__ import annotations
 import hmac
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tacit._ground.lazy import install_with
 
 KEY_BYTES, HANDLE_BYTES, NONCE_BYTES, TAG_BYTES = 32, 16, 12, 16
+OVERHEAD = NONCE_BYTES + TAG_BYTES
 STORE_BYTES, LENGTH_BYTES, VERSION_BYTES = 16, 4, 8
 # NIST SP 800-38D, 8.3: random nonces of 96 bits under one key, so that two are alike with a
 # probability below 2⁻³²
 MOST_SEALINGS = 2**32
 PURPOSES = (b"documents", b"handles", b"check")
 FORMAT = b"tacit sealed store 1"
+# bytes of a document as they lie in a place; of a file that is mapped they are not copied
+Sealed = bytes | memoryview
 
 
 def new_key() -> bytes:
@@ -31,6 +35,25 @@ def new_key() -> bytes:
         32
     """
     return os.urandom(KEY_BYTES)
+
+
+@dataclass(frozen=True, eq=False)
+class Fetched:
+    """Sealed documents, and the handle, version and code that each is bound to, one after another.
+
+    Attributes:
+        sealed: n of them.
+        bound: bytes of all.
+        size: bytes of one.
+    """
+
+    sealed: Sequence[Sealed]
+    bound: bytes
+    size: int
+
+    def bound_to(self, row: int) -> bytes:
+        """Return what a document is bound to."""
+        return self.bound[self.size * row : self.size * row + self.size]
 
 
 class Seals:
@@ -53,6 +76,8 @@ class Seals:
             for purpose in PURPOSES
         )
         self._aes, self._handles, self.check = aes(documents), handles, check
+        # of newer versions of cryptography
+        self._into = getattr(self._aes, "decrypt_into", None)
         self._store = store
 
     def __repr__(self) -> str:
@@ -70,17 +95,37 @@ class Seals:
         sealed: bytes = nonce + self._aes.encrypt(nonce, plain, self._bound(bound))
         return sealed
 
-    def open(self, sealed: bytes, *bound: bytes) -> bytes | None:
+    def open(self, sealed: Sealed, *bound: bytes) -> bytes | None:
         """Return what was sealed; None where it is not what was sealed for these."""
-        if len(sealed) < NONCE_BYTES + TAG_BYTES:
+        # copied first: its host may write to a file that is mapped while it is opened
+        held = bytes(sealed)
+        if len(held) < OVERHEAD:
             return None
         try:
             plain: bytes = self._aes.decrypt(
-                sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], self._bound(bound)
+                held[:NONCE_BYTES], held[NONCE_BYTES:], self._bound(bound)
             )
         except self._changed:
             return None
         return plain
+
+    def open_into(self, buffer: bytearray, sealed: bytearray, *bound: bytes) -> bool:
+        """Put what was sealed into a buffer of its length; False where it is not for these.
+
+        New memory for every document costs twice what opening it does: both are the caller's, who
+        uses them again.
+        """
+        if self._into is None:
+            plain = self.open(bytes(sealed), *bound)
+            if plain is not None:
+                buffer[:] = plain
+            return plain is not None
+        try:
+            held = memoryview(sealed)
+            self._into(held[:NONCE_BYTES], held[NONCE_BYTES:], self._bound(bound), buffer)
+        except self._changed:
+            return False
+        return True
 
     def _bound(self, parts: Sequence[bytes]) -> bytes:
         # parts are of lengths that the store fixes, so that no two lists give one string

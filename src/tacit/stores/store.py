@@ -25,12 +25,13 @@ from tacit.stores.documents import CodeTopics, Document, Hit
 from tacit.stores.header import StoreHeader
 from tacit.stores.ranking import CodeRanking, largest
 from tacit.stores.release import SealedRows, release_of
-from tacit.stores.sealing import STORE_BYTES, VERSION_BYTES, Seals
+from tacit.stores.sealing import STORE_BYTES, VERSION_BYTES, Fetched, Seals
 from tacit.stores.settings import StoreSettings
 
 Rows = npt.NDArray[np.float32]
 Found = TypeVar("Found")
 Where = Callable[[Document], bool]
+CHANGED = "store: a document is not what was sealed under its handle, version and code"
 
 # documents that are sealed anew at once, when the key is rotated
 TOGETHER = 1024
@@ -505,26 +506,48 @@ class SealedStore:
 
     def _opened(self, positions: npt.NDArray[np.intp]) -> list[bytes]:
         """Return what is sealed of documents, each held against its handle, version and code."""
+        fetched = self._fetched(positions)
+        return [self._plain(fetched, row) for row in range(len(positions))]
+
+    def _fetched(self, positions: npt.NDArray[np.intp]) -> Fetched:
+        columns, count = self._columns, len(positions)
+        # as bytes once, and a slice of these a row: an array a row would cost more than its seal
+        parts = (
+            columns.handles[positions],
+            columns.versions[positions].astype("<u8"),
+            np.ascontiguousarray(columns.codes[positions]),
+        )
+        bound = np.concatenate([one.reshape(count, -1).view(np.uint8) for one in parts], axis=1)
+        return Fetched(self.backend.fetch(positions), bound.tobytes(), bound.shape[1])
+
+    def _plain(self, fetched: Fetched, row: int) -> bytes:
         assert self._seals is not None
-        columns, found = self._columns, []
-        # as arrays of bytes once, and slices of these: a row each would cost more than its seal
-        handles = columns.handles[positions].tobytes()
-        versions = columns.versions[positions].astype("<u8").tobytes()
-        codes = np.ascontiguousarray(columns.codes[positions]).tobytes()
-        size = len(codes) // max(1, len(positions))
-        for place, sealed in enumerate(self.backend.fetch(positions)):
-            plain = self._seals.open(
-                sealed,
-                handles[16 * place : 16 * place + 16],
-                versions[8 * place : 8 * place + 8],
-                codes[size * place : size * place + size],
-            )
-            if plain is None:
-                raise ValueError(
-                    "store: a document is not what was sealed under its handle, version and code"
-                )
-            found.append(plain)
-        return found
+        plain = self._seals.open(fetched.sealed[row], fetched.bound_to(row))
+        if plain is None:
+            raise ValueError(CHANGED)
+        return plain
+
+    def _vectors(self, fetched: Fetched, places: Sequence[int]) -> Rows:
+        """Return the exact vectors of documents, whose other bytes are not kept."""
+        assert self._seals is not None
+        size, first = 4 * self.codec.width, sealing.LENGTH_BYTES
+        rows = np.empty((len(places), self.codec.width), "<f4")
+        out = memoryview(rows.view(np.uint8).reshape(-1))  # type: ignore[arg-type]
+        # of each of the few lengths: sealed, opened, and where the vector stands in it
+        buffers: dict[int, tuple[bytearray, bytearray, memoryview]] = {}
+        for place, row in enumerate(places):
+            sealed = fetched.sealed[row]
+            if len(sealed) not in buffers:
+                new = bytearray(max(0, len(sealed) - sealing.OVERHEAD))
+                vector = memoryview(new)[first : first + size]
+                buffers[len(sealed)] = bytearray(len(sealed)), new, vector
+            held, opened, vector = buffers[len(sealed)]
+            # copied first: its host may write to a file that is mapped while it is opened
+            held[:] = sealed
+            if len(vector) < size or not self._seals.open_into(opened, held, fetched.bound_to(row)):
+                raise ValueError(CHANGED)
+            out[size * place : size * place + size] = vector
+        return rows
 
     def _document(self, plain: bytes) -> Document:
         return Document.unpacked(sealing.unpadded(plain)[4 * self.codec.width :])
@@ -537,15 +560,18 @@ class SealedStore:
             self._ranking = self.backend.ranking(self.codec, self.settings.metric, codes)
         # asked for by rising handle: the host does not see which was nearest
         positions = np.sort(self._ranking.nearest(query, shortlist))
-        plains = self._opened(positions)
+        fetched = self._fetched(positions)
+        places: Sequence[int] = range(len(positions))
         if where is not None:
-            plains = [plain for plain in plains if where(self._document(plain))]
-        first, last = sealing.LENGTH_BYTES, sealing.LENGTH_BYTES + 4 * self.codec.width
-        vectors = np.frombuffer(b"".join([plain[first:last] for plain in plains]), "<f4")
-        scores = self._scores(vectors.reshape(-1, self.codec.width), query)
+            places = [row for row in places if where(self._document(self._plain(fetched, row)))]
+        scores = self._scores(self._vectors(fetched, places), query)
         best = largest(scores, k)
         best = best[np.argsort(-scores[best], kind="stable")]
-        return tuple(Hit(self._document(plains[row]), float(scores[row])) for row in best)
+        # opened once more from what was fetched: the host does not see which were the best
+        return tuple(
+            Hit(self._document(self._plain(fetched, places[row])), float(scores[row]))
+            for row in best.tolist()
+        )
 
     def _scores(self, rows: Rows, query: Rows) -> Rows:
         """Return cosine, dot product or minus the squared distance of exact vectors."""
@@ -556,7 +582,7 @@ class SealedStore:
             return found
         found = rows @ query
         if self.settings.metric == "cosine":
-            found = found / np.linalg.norm(rows, axis=1)
+            found = found / np.sqrt(np.einsum("ij,ij->i", rows, rows))
         return found
 
     def _rows(self, name: str, values: Any, count: int | None) -> Rows:

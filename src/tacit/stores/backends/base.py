@@ -14,7 +14,7 @@ import numpy.typing as npt
 from tacit.hidden_states import Codec
 from tacit.hidden_states.codebooks.certificates import Codes, code_type
 from tacit.stores.ranking import CodeRanking
-from tacit.stores.sealing import HANDLE_BYTES
+from tacit.stores.sealing import HANDLE_BYTES, Sealed
 
 
 class ChangedError(Exception):
@@ -82,7 +82,7 @@ class Records:
     """Documents to be written: what stands in the clear, and what is sealed of each."""
 
     columns: ClearColumns
-    sealed: Sequence[bytes]
+    sealed: Sequence[Sealed]
 
 
 class Backend(ABC):
@@ -119,7 +119,7 @@ class Backend(ABC):
         """
 
     @abstractmethod
-    def fetch(self, positions: npt.NDArray[np.intp]) -> list[bytes]:
+    def fetch(self, positions: npt.NDArray[np.intp]) -> Sequence[Sealed]:
         """Return the sealed bytes of documents.
 
         Raises:

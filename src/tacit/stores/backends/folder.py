@@ -24,7 +24,7 @@ from tacit.stores.backends.base import (
     State,
     check_codes,
 )
-from tacit.stores.sealing import HANDLE_BYTES
+from tacit.stores.sealing import HANDLE_BYTES, Sealed
 
 MANIFEST = "store.json"
 ENVELOPE = Envelope("tacit.store-folder", 1)
@@ -90,7 +90,7 @@ class FolderBackend(Backend):
         self._where = parts, np.concatenate([np.empty(0, np.intp), *rows])[order]
         return found
 
-    def fetch(self, positions: npt.NDArray[np.intp]) -> list[bytes]:
+    def fetch(self, positions: npt.NDArray[np.intp]) -> list[Sealed]:
         """As ``Backend.fetch``."""
         if self._where is None:
             raise ChangedError
@@ -155,7 +155,7 @@ class FolderBackend(Backend):
                 names.append(self._write_part(held, sealed[start:end]))
         return names
 
-    def _write_part(self, columns: ClearColumns, sealed: list[bytes]) -> str:
+    def _write_part(self, columns: ClearColumns, sealed: list[Sealed]) -> str:
         from safetensors.numpy import save
 
         name = PART.format(secrets.token_hex(16))
@@ -257,10 +257,10 @@ class _Part:
         self._bytes = memoryview(np.memmap(path, np.uint8, "r"))  # type: ignore[arg-type]
         self._offset = _offset_of(path, "sealed")
 
-    def sealed(self, row: int) -> bytes:
-        """Return the sealed bytes of a document."""
+    def sealed(self, row: int) -> Sealed:
+        """Return the sealed bytes of a document, as they lie in the file."""
         start, end = self._starts[row], self._starts[row + 1]
-        return bytes(self._bytes[self._offset + start : self._offset + end])
+        return self._bytes[self._offset + start : self._offset + end]
 
     def without(self, rows: npt.NDArray[np.intp]) -> Records:
         """Return the documents but for these."""
