@@ -110,8 +110,7 @@ class Composed:
 
     def on(self, side: type[Lattice], size: int, epsilon: arb) -> arb:
         """Return a bound of H(ε) of the worse order, from above or below, on so many points."""
-        few = len(self.parts) <= MOST_APART
-        require(few, f"composition: more than {MOST_APART} mechanisms that do not add up as one")
+        require(len(self.parts) <= MOST_APART, f"composition: at most {MOST_APART} different parts")
         key, total = (side, size), sum(count for count, _ in self.parts)
         if key not in self._laws:
             # two orders where a curve differs

@@ -62,11 +62,14 @@ class Lattice:
 
     def power(self, one: Law, count: int) -> Law:
         """Return the law of a sum of ``count`` alike, by binary powers."""
-        if count == 1:
-            return one
-        # what is cut or rounded of one of n alike sums is so n times
-        even = self.power(self.add(one, one, count // 2), count // 2)
-        return self.add(even, one) if count % 2 else even
+        powers: list[Law] = []
+        while count:
+            powers += [one] * (count % 2)
+            count //= 2
+            # what is cut or rounded of one of n alike sums is so n times
+            one = self.add(one, one, count) if count else one
+        # the finer ones first: what is made coarser is few sums
+        return reduce(self.add, powers)
 
     def add(self, one: Law, other: Law, copies: int = 1) -> Law:
         """Return the law of a sum, of which the whole holds so many independent copies."""

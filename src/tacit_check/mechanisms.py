@@ -217,10 +217,6 @@ def _boxes(reader: Reader, **sums: Any) -> Pair:
     return elementary.gaussian(boxes.distance(reader.adjacency, **sums))
 
 
-def _column(**_: Any) -> str:
-    return "column: its integral is not in this checker"
-
-
 def _sampled(reader: Reader, rate: fmpq, of: Any) -> Pair:
     return elementary.sampled(rate, reader.single(of))
 
@@ -238,6 +234,7 @@ HEAVY: Fields = {"threshold": count(high=10**18), "variance": within(16, above=T
 WITHIN: Fields = {"lowest": within(0, 1, above=True), "highest": within(1)}
 COVARIANCE, PARTS = reading.rows(boxes.MOST_SIZE**2), listed(boxes.part, boxes.MOST_PARTS)
 NOISE: Fields = {"variance": POSITIVE, "coordinates": count()}
+COLUMN = "column: that its alignment is the worst of all that are nearer is not proved"
 FEW, CODES = count(2), {"sizes": listed(count(), MOST_NODES)}
 KINDS: dict[str, Node] = {
     "gaussian": Node(plain(elementary.gaussian), SHIFT),
@@ -258,7 +255,7 @@ KINDS: dict[str, Node] = {
     "projection": Node(
         plain(projections.projected), {**SIZES, **SHIFT, "spectrum": reading.word("one", "any")}
     ),
-    "column": Node(plain(_column), {**SIZES, "alignment": within(-1, 1)}),
+    "column": Node(plain(lambda **_: COLUMN), {**SIZES, "alignment": within(-1, 1)}),
     "sketch": Node(plain(projections.sketch), {"columns": MANY, "dim": MANY, **WITHIN}),
     # as many values as there are outcomes
     "code": Node(lambda _, sizes: Known(factor=fmpq(prod(sizes))), CODES),
