@@ -117,7 +117,9 @@ def test_a_session_finds_how_far_a_person_moves_each_answer(tmp_path):
     with Session(frame, promise, path=tmp_path / "session") as session:
         releases = [session.ask(one, share=0.4) for one in ("rows by city", "count by city")]
         with pytest.raises(ValueError, match=r"^clip: expected a number of rows"):
-            session.price("count", share=0.1)
+            session.price("rows", share=0.1)
+        # of persons alone each is 1: nothing is to be found
+        assert session.price("count", share=0.1).spend > 0.0
     assert [one.details.found for one in releases] == ["private", "private"]
     # 15 rows of a person, two cells of them alike at the most
     assert 3.0 < releases[0].details.radius / 2**16 < 9.0

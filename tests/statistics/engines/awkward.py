@@ -52,6 +52,14 @@ def table(number, rows=None):
     return names, groups.tolist(), numbers
 
 
+def rows_of(names, groups, numbers):
+    """Rows (person, group, a, b) as an engine is given them."""
+    return [
+        (name, group, float(a), float(b))
+        for name, group, (a, b) in zip(names, groups, numbers.tolist(), strict=True)
+    ]
+
+
 def plan(number):
     """A plan of a query under a promise, as it is made before any row is read."""
     rng = np.random.default_rng([73, number])

@@ -14,7 +14,7 @@ from tacit.statistics.engines.spark import Spark
 from tacit.statistics.engines.statement import RowSource
 from tacit.statistics.engines.workflow import answer
 
-from .awkward import LEVELS, QUERIES, in_memory, plan, shop, table
+from .awkward import LEVELS, QUERIES, in_memory, plan, rows_of, shop, table
 from .test_select import ANSWERED, BOUNDS, PROMISE, TOLD, moments, told
 
 SCHEMA = "who string, city string, a double, b double"
@@ -30,13 +30,6 @@ def session():
     made.sparkContext.setLogLevel("ERROR")
     yield made
     made.stop()
-
-
-def rows_of(names, groups, numbers):
-    return [
-        (name, group, float(a), float(b))
-        for name, group, (a, b) in zip(names, groups, numbers.tolist(), strict=True)
-    ]
 
 
 def source(dialect, relation):

@@ -188,7 +188,7 @@ REFUSED = {
     "SELECT COUNT(*) FROM visits WHERE kind": "a column as a condition",
     "SELECT COUNT(*) FROM visits WHERE random() < 0.5": "RAND",
     "SELECT STRING_AGG(city) FROM visits": "LISTAGG",
-    "SELECT MEDIAN(spent) FROM visits": "MEDIAN",
+    "SELECT MODE(spent) FROM visits": "MODE",
     "SELECT AVG(spent) + 1 FROM visits": "+",
     "SELECT * FROM visits": "*",
     "SELECT 1": "without FROM",

@@ -11,8 +11,10 @@ import numpy as np
 from tacit._ground.checks import Array
 from tacit.statistics.bounded.contributions import Contributions
 from tacit.statistics.engines.dialects import Dialect
+from tacit.statistics.engines.quantiles import QuantileStatement
 from tacit.statistics.engines.statement import RowSource, Statement
 from tacit.statistics.people.vectors import PersonMetric, Whole
+from tacit.statistics.queries.chosen import AskedQuantile
 
 
 class SqlEngine(Protocol):
@@ -48,6 +50,7 @@ class InEngine:
     rows: RowSource = field(repr=False)
     added: Contributions = field(repr=False)
     _counted: dict[Any, Whole] = field(default_factory=dict, repr=False)
+    _weighed: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict, repr=False)
     _known: dict[Any, tuple[Whole, Array]] = field(default_factory=dict, repr=False)
 
     @property
@@ -76,6 +79,20 @@ class InEngine:
             (found,) = self.where.run(self.statement(metric).beyond(radii, norm))
             self._counted[asked] = np.array([int(count or 0) for count in found], dtype=np.int64)
         return self._counted[asked]
+
+    def ranked(self, asked: AskedQuantile) -> QuantileStatement:
+        """Return what is asked of the engine for a quantile."""
+        return QuantileStatement(self.rows, self.where.dialect, asked)
+
+    def weights(self, asked: AskedQuantile) -> tuple[Whole, Whole]:
+        """Return places of points of a number, and what persons weigh there."""
+        statement = self.ranked(asked)
+        if statement.text not in self._weighed:
+            self._weighed[statement.text] = self.where.run(statement.text)
+        cell = statement.cell
+        found = [row[-2:] for row in self._weighed[statement.text] if row[:-2] == cell]
+        table = np.array([(int(place), int(weight)) for place, weight in found], dtype=np.int64)
+        return table.reshape(-1, 2)[:, 0], table.reshape(-1, 2)[:, 1]
 
     def longest(self, metric: PersonMetric, radius: int, norm: int, count: int) -> None:
         """Return none: no person's vector leaves the engine, so none is attacked."""

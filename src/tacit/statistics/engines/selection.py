@@ -33,6 +33,7 @@ from tacit.statistics.engines.statement import RowSource
 from tacit.statistics.pools import EACH_KEY, key_word
 from tacit.statistics.queries.counts import Count, GroupBy, Present, RowCount
 from tacit.statistics.queries.moments import Correlation, Mean, StandardDeviation, Sum, Variance
+from tacit.statistics.queries.quantiles import Median, Quantiles
 from tacit.statistics.queries.ratios import Ratio
 from tacit.statistics.queries.statistic import Statistic
 
@@ -49,13 +50,17 @@ ONE_NUMBER: dict[type[exp.Expression], Any] = {
     exp.Avg: Mean, exp.Sum: Sum, exp.Variance: Variance, exp.Stddev: StandardDeviation,
     exp.StddevSamp: StandardDeviation,
 }  # fmt: skip
+PERCENTILES = (exp.PercentileCont, exp.PercentileDisc)
 TABLE_PARTS = {
     "sample": "TABLESAMPLE", "pivots": "PIVOT", "db": "a table of another schema",
     "joins": "a nested join",
 }  # fmt: skip
 # The largest double.
 LARGEST = 1.7976931348623157e308
-NO_AGGREGATE = "COUNT, SUM, AVG, VARIANCE, STDDEV, CORR and ratios of SUM and COUNT are answered"
+NO_AGGREGATE = (
+    "COUNT, SUM, AVG, VARIANCE, STDDEV, CORR, MEDIAN, QUANTILE_CONT and ratios of SUM and COUNT "
+    "are answered"
+)
 
 
 Place: TypeAlias = tuple[str, TypedColumn]
@@ -524,6 +529,8 @@ def _aggregate(
         if pair[0] == pair[1]:
             raise refused("CORR of a column with itself", "it is 1")
         return Present(Present(Correlation(tuple(pair)), pair[0]), pair[1])
+    if isinstance(node, (exp.Median, exp.Quantile, exp.WithinGroup, *PERCENTILES)):
+        return _quantile(node, reader, numbers)
     if isinstance(node, exp.Div):
         return _ratio(node, reader, numbers)
     kind = ONE_NUMBER.get(type(node))
@@ -533,6 +540,28 @@ def _aggregate(
         raise refused(f"{name_of(node)}(DISTINCT)", "only COUNT(DISTINCT person) is")
     name = _number(node.this, reader, numbers)
     return Present(kind((name,)), name)
+
+
+def _quantile(
+    node: exp.Expression, reader: ExpressionReader, numbers: dict[str, tuple[str, Ends | None]]
+) -> Statistic:
+    """Return a quantile of persons, each of whom weighs one: MEDIAN(x), QUANTILE_CONT(x, 0.9)."""
+    held, level = node.this, node.args.get("quantile") or node.expression
+    if isinstance(node, exp.WithinGroup):
+        # PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x)
+        order = node.expression.expressions
+        if not isinstance(held, PERCENTILES) or len(order) != 1 or order[0].args.get("desc"):
+            raise refused(name_of(node), "PERCENTILE_CONT(q) WITHIN GROUP (ORDER BY x) is")
+        held, level = order[0].this, held.this
+    if isinstance(held, exp.Distinct):
+        raise refused(f"{name_of(node)}(DISTINCT)", "each person weighs one")
+    if isinstance(node, exp.Median):
+        name = _number(held, reader, numbers)
+        return Present(Median((name,)), name)
+    if not isinstance(level, exp.Literal) or level.is_string or not 0.0 <= float(level.this) <= 1.0:
+        raise refused(f"{name_of(node)} without one level in [0, 1]", "write 0.9")
+    name = _number(held, reader, numbers)
+    return Present(Quantiles((float(level.this),), columns=(name,)), name)
 
 
 def _ratio(

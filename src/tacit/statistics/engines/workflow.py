@@ -84,15 +84,42 @@ class Answer:
                 f"{details.keys.share:.3g} of the budget and a δ of {details.keys.delta:.3g}"
                 for key in found.keys
             ],
-            "persons": f"{sums} sums; the {norm} of all that one {unit} adds is clipped: {far}",
-            "noise": f"{noise}, whole and exact, on each of the {sums} sums, outside the engine",
+            **(
+                {}
+                if not sums
+                else {
+                    "persons": f"{sums} sums; the {norm} of all that one {unit} adds is clipped: "
+                    f"{far}",
+                    "noise": f"{noise}, whole and exact, on each of the {sums} sums, outside the "
+                    "engine",
+                }
+            ),
+            **self._chosen(),
             "guarantee": self.prepared.guarantees[-1].describe(),
             "engine": self.persons.engine,
             **({} if weighed is None else {"keys": weighed.explained(details.keys.most)}),
-            "statement": self.persons.statement(plan.metric).totals(
-                plan.radius or plan.metric.radius(1.0), plan.budget.norm
+            **(
+                {}
+                if not sums
+                else {
+                    "statement": self.persons.statement(plan.metric).totals(
+                        plan.radius or plan.metric.radius(1.0), plan.budget.norm
+                    )
+                }
             ),
         }
+
+    def _chosen(self) -> dict[str, Any]:
+        """Return how quantiles are found, from what is declared alone."""
+        chooser = self.prepared.plan.chooser  # type: ignore[attr-defined]
+        if chooser is None:
+            return {}
+        share = self.prepared.planned.details.quantile_share
+        count = len(chooser.asked)
+        said = f"{count} for {share:.3g} of the budget, each chosen outside "
+        said += "the engine among declared points"
+        texts = [self.persons.ranked(one).text for one in chooser.asked]
+        return {"quantiles": [said, *dict.fromkeys(texts)]}
 
     def read(self) -> PreparedNumbers:
         """Read the rows, so that all that can fail has been done; return what can be drawn.

@@ -103,6 +103,8 @@ class PeoplePlan:
         Raises:
             ValueError: the engine that has their rows refuses.
         """
+        if self.chooser is not None:
+            self.chooser.read()
         if self.search is not None and self.radius is None:
             self.search.count(self.metric, self.persons, self.budget.norm)
         elif self.radius is not None:

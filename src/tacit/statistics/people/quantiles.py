@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from tacit.design.choosing import choose, range_of
 from tacit.design.grid import Bits, random_bits
 from tacit.guarantees.adjacency import Adjacency
 from tacit.statistics.people.blocks import Places
+from tacit.statistics.people.vectors import Whole
 from tacit.statistics.queries.chosen import AskedQuantile
 from tacit.statistics.queries.statistic import NORMAL_95
 
@@ -67,6 +68,13 @@ def step_of(level: int, adjacency: Adjacency) -> int:
     return PERSON * (LEVELS if adjacency is Adjacency.REPLACE else max(level, LEVELS - level))
 
 
+class Weighed(Protocol):
+    """Numbers of persons, each of whom weighs ``PERSON``; secret."""
+
+    def weights(self, asked: AskedQuantile) -> tuple[Places, Whole]:
+        """Return places of points, and what persons weigh there; a place may come again."""
+
+
 @dataclass(frozen=True, eq=False)
 class QuantileChooser:
     """The quantiles of a query, and the table that they are of.
@@ -75,15 +83,22 @@ class QuantileChooser:
         asked: quantiles.
         ranges: what the choices of each tell.
         adjacency: which tables are neighbours.
-        rows: (n, p) the table; secret.
-        persons: (n,) place of the person of every row.
+        weighed: what the persons weigh, wherever their rows are; secret.
     """
 
     asked: tuple[AskedQuantile, ...]
     ranges: ChoiceRanges
     adjacency: Adjacency
-    rows: Array = field(repr=False)
-    persons: Places = field(repr=False)
+    weighed: Weighed = field(repr=False)
+
+    def read(self) -> None:
+        """Ask for all that the draw needs, so that it cannot fail for want of it.
+
+        Raises:
+            ValueError: the engine that has the rows refuses.
+        """
+        for one in self.asked:
+            self.weighed.weights(one)
 
     @property
     def places(self) -> list[int]:
@@ -109,12 +124,8 @@ class QuantileChooser:
 
     def _one(self, asked: AskedQuantile, bits: Bits) -> tuple[float, float, float]:
         """Return a value and both ends."""
-        held = np.ones(len(self.rows), dtype=bool)
-        for condition in asked.conditions:
-            held &= condition.holds(self.rows)
-        values, persons = self.rows[held, asked.column], self.persons[held]
-        weights = person_weights(values, persons)
-        fine = Ranks.of(asked.points.places(values), weights, asked.points.last)
+        places, weights = self.weighed.weights(asked)
+        fine = Ranks.of(places, weights, asked.points.last)
         level = round(asked.level * LEVELS)
         target, step = level * fine.whole, step_of(level, self.adjacency)
         rate = Fraction(self.ranges.value) / (2 * step)
@@ -122,12 +133,14 @@ class QuantileChooser:
         # cells (e_(k−1), e_k] of the few edges, 0 for what is not above the first
         edges = asked.points.edges
         last = len(edges) - 1
-        coarse = Ranks.of(np.minimum(np.searchsorted(edges, values), last), weights, last)
+        coarse = Ranks.of(-(-places // (asked.points.last // max(last, 1) or 1)), weights, last)
         margin, rate = self._margin(asked), Fraction(self.ranges.end) / (2 * step)
         low = coarse.choose(target - margin, rate, bits, beyond=True)
         high = coarse.choose(target + margin, rate, bits, beyond=True)
-        below = edges[min(max(low - 1, 0), last)]
-        return value, float(below), float(edges[min(max(high, 0), last)])
+        # a number lies half a step from the point that stands for it, at most
+        half = asked.points.step / 2.0
+        below, above = edges[min(max(low - 1, 0), last)], edges[min(max(high, 0), last)]
+        return value, float(below) - half, float(above) + half
 
     def _margin(self, asked: AskedQuantile) -> int:
         """Return how far from the quantile's rank an end is aimed at, so that it holds it.
@@ -138,6 +151,27 @@ class QuantileChooser:
         cells, level = len(asked.points.edges) + 2, round(asked.level * LEVELS)
         rate = self.ranges.end / (2.0 * step_of(level, self.adjacency))
         return math.ceil(math.log(cells / END_FAILS) / rate)
+
+
+@dataclass(frozen=True, eq=False)
+class WeighedRows:
+    """Persons whose rows are in memory.
+
+    Attributes:
+        rows: (n, p) the table; secret.
+        persons: (n,) place of the person of every row.
+    """
+
+    rows: Array = field(repr=False)
+    persons: Places = field(repr=False)
+
+    def weights(self, asked: AskedQuantile) -> tuple[Places, Whole]:
+        """Return the place of the point of every row that is asked about, and its weight."""
+        held = np.ones(len(self.rows), dtype=bool)
+        for condition in asked.conditions:
+            held &= condition.holds(self.rows)
+        values = self.rows[held, asked.column]
+        return asked.points.places(values), person_weights(values, self.persons[held])
 
 
 def person_weights(values: Array, persons: Places) -> npt.NDArray[np.int64]:

@@ -19,7 +19,12 @@ from tacit.statistics.people.consistent import consistency_of
 from tacit.statistics.people.contributors import Contributors, InPieces
 from tacit.statistics.people.keys import KeySearch
 from tacit.statistics.people.plan import PeopleBudget, PeoplePlan, people_plan
-from tacit.statistics.people.quantiles import ChoiceRanges, QuantileChooser
+from tacit.statistics.people.quantiles import (
+    ChoiceRanges,
+    QuantileChooser,
+    Weighed,
+    WeighedRows,
+)
 from tacit.statistics.people.radius import TooFewSumsError, left_of, radius_search
 from tacit.statistics.people.ranges import RangeSearch
 from tacit.statistics.people.release import KIND, TRUTH, PeopleDetails, certify
@@ -43,6 +48,7 @@ METHODS = {
     2: "least discrete Gaussian noise for all that one {} adds, clipped",
     1: "least discrete Laplace noise for all that one {} adds, clipped",
 }
+CHOICE = "each quantile of {}s chosen among points, by the exponential mechanism"
 CONSISTENT = (
     "counts of rows were made whole, not negative and to add up, as were sums, by least squares of "
     "the numbers with noise; their ± holds the number without noise in 95% of releases at least, "
@@ -122,7 +128,8 @@ def certify_people(
     clip = _declared_clip(added, promise)
     left = level if found is None else left_of(level, found.search.share, pure=False)
     left = left if ranges is None else ranges.left(left, pure=promise.pure)
-    chooser, chosen_share = _chooser(query, pool, promise, left)
+    persons = _contributors(added, pool)
+    chooser, chosen_share = _chooser(query, pool, promise, left, persons)
     # what quantiles leave for the sums; where all numbers are quantiles, no sum needs any
     left = left_of(left, chosen_share, pure=promise.pure) if query.terms else left
     search = None if clip is not None else radius_search(len(query.terms), left, pure=promise.pure)
@@ -132,7 +139,6 @@ def certify_people(
         level=left_of(left, share, pure=promise.pure) if search else left,
         adjacency=promise.adjacency,
     )
-    persons = _contributors(added, pool)
     plan = people_plan(added, persons, budget, clip, search, request.cost, chooser)
     declared = pool.declaration()
     if promise.consistent:
@@ -177,7 +183,7 @@ def certify_people(
         ),
         words=ReleaseWords(
             secret=details.secret,
-            method=METHODS[details.norm].format(details.unit),
+            method=(METHODS[details.norm] if query.terms else CHOICE).format(details.unit),
             notes=(*_notes(added, pool, details), *_of_codes(pool, found)),
             remarks=_cheaper(promise, budget) if query.terms and found is None else (),
         ),
@@ -264,7 +270,7 @@ def _told_radius(planned: Release[Any], plan: PeoplePlan) -> Release[Any]:
 
 
 def _chooser(
-    query: SumQuery, pool: Pool, promise: Any, level: float
+    query: SumQuery, pool: Pool, promise: Any, level: float, persons: Any
 ) -> tuple[QuantileChooser | None, float]:
     """Return what chooses the quantiles of a query, and their share of μ² (or of ε).
 
@@ -273,15 +279,13 @@ def _chooser(
     asked = tuple(chosen_of(query.function))
     if not asked:
         return None, 0.0
-    if pool.elsewhere is not None:
-        raise ValueError(
-            "query: expected sums of a table that is read where it is, got a quantile, which is "
-            "chosen from the rows themselves"
-        )
-    assert pool.persons is not None, "a promise about people reads their column"
+    weighed: Weighed = persons
+    if pool.elsewhere is None:
+        assert pool.persons is not None, "a promise about people reads their column"
+        weighed = WeighedRows(pool.rows, pool.persons)
     share = len(asked) / _noised(query)
     ranges = ChoiceRanges.of(level, share, len(asked), pure=promise.pure)
-    return QuantileChooser(asked, ranges, promise.adjacency, pool.rows, pool.persons), share
+    return QuantileChooser(asked, ranges, promise.adjacency, weighed), share
 
 
 def _of_codes(pool: Pool, found: FoundKeys | None) -> list[str]:
@@ -322,13 +326,13 @@ def _declared_clip(added: Contributions, promise: Any) -> float | None:
     Raises:
         ValueError: none was declared, where a person may add more than any number of rows.
     """
-    if promise.clip == AUTO:
-        return None
     terms = added.query.terms
     # who counts once in the one cell there is adds 1 at most: a longer clip cuts nobody, for more
     # noise; and where nothing is summed none is cut
     if not terms or (len(terms) == 1 and terms[0].once):
-        return min(1.0, promise.clip or 1.0)
+        return 1.0 if promise.clip in (None, AUTO) else min(1.0, float(promise.clip))
+    if promise.clip == AUTO:
+        return None
     if promise.clip is not None:
         return float(promise.clip)
     raise ValueError(

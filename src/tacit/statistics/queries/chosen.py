@@ -43,6 +43,11 @@ class ChoicePoints:
         """Place of the highest."""
         return len(self.listed) - 1 if self.listed else POINTS
 
+    @property
+    def step(self) -> float:
+        """How far one point is from the next, where they are not listed; else 0."""
+        return 0.0 if self.listed else (self.high / POINTS - self.low / POINTS)
+
     def places(self, values: Array) -> npt.NDArray[np.int64]:
         """Return for every number the place of the point that stands for it."""
         if self.listed:
