@@ -70,6 +70,23 @@ assert len(found) == 1, found
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
 
 
+def test_columns_that_are_not_read_may_be_of_any_type():
+    import duckdb
+    import pyarrow as pa
+
+    odd = {
+        "maps": pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64())),
+        "views": pa.array(["x" * 40, "é"], pa.string_view()),
+        "word": pa.array(["u", None]).dictionary_encode(),
+        "n": [1, 2],
+    }
+    table = read_table(pa.table(odd), ["n", "word"], missing="drop")
+    assert (table.rows.tolist(), table.categories["word"].levels) == ([[1.0, 0.0]], ("u",))
+    coded = read_table(pa.table(odd), ["views"], categories={"views": None})
+    assert coded.categories["views"].levels == ("x" * 40, "é")
+    assert read_table(duckdb.sql("SELECT 1 AS n, map {'a': 1} AS m"), ["n"]).rows.tolist() == [[1]]
+
+
 def test_a_csv_file_is_read_without_pandas(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("a,b,c\n1,x,\n2,y,3\n,NA,4\n")

@@ -16,7 +16,14 @@ import numpy as np
 
 from tacit._ground import arrow
 from tacit._ground.lazy import install_with
-from tacit.statistics.tables.columns import MOMENTS, ColumnCells, of_arrow, of_objects, of_times
+from tacit.statistics.tables.columns import (
+    MOMENTS,
+    ColumnCells,
+    of_arrow,
+    of_objects,
+    of_times,
+    unreadable,
+)
 from tacit.statistics.tables.table import plain_text
 
 ROWS_AT_A_TIME = 1 << 16
@@ -105,15 +112,38 @@ def frame(source: Any) -> TypedTable:
         # its own export makes columns of an index
         columns = [_of_pandas(source.iloc[:, place]) for place in range(source.shape[1])]
         return TypedTable(source.columns, [columns])
-    # Arrow has objects of Python's by their addresses, and no integers of 128 bits
     if module == "polars":
-        # it has text in views, whose export does not reach every reader whole
+        # what it exports has texts in views, objects by their addresses, integers of 128 bits
         return TypedTable(source.columns, [[_of_polars(one) for one in source]])
-    stream = arrow.nanoarrow.ArrayStream(source)
-    return TypedTable(
-        [one.name for one in stream.schema.fields],
-        (list(map(of_arrow, batch)) for batch in arrow.batches(stream)),
-    )
+    if "duckdb" in module:
+        from tacit._ground.parquet import readable
+
+        source = readable(source)
+    try:
+        stream = arrow.nanoarrow.ArrayStream(source)
+        kinds = stream.schema.fields
+        odd = any(map(unreadable, kinds))
+    except (RuntimeError, ValueError):
+        raise ValueError(
+            f"data: expected columns that Arrow can hold, got a {kind} with others"
+        ) from None
+    plain = (list(map(of_arrow, batch)) for batch in arrow.batches(stream))
+    return TypedTable([one.name for one in kinds], _by_duckdb(source, kinds) if odd else plain)
+
+
+def _by_duckdb(source: Any, kinds: list[Any]) -> Iterator[list[ColumnCells]]:
+    """Yield the columns of a frame with the texts of what no Python values are made of."""
+    import duckdb
+
+    from tacit._ground.parquet import SETTINGS, readable
+
+    told = [one if one.type.name in ("DICTIONARY", "EXTENSION") else None for one in kinds]
+    with duckdb.connect(":memory:", config=SETTINGS) as connection:
+        try:
+            for batch in arrow.batches(readable(connection.from_arrow(source))):
+                yield list(map(of_arrow, batch, told))
+        except (duckdb.Error, RuntimeError):
+            raise ValueError("data: expected a frame that can be read twice, got another") from None
 
 
 def _of_pandas(series: Any) -> ColumnCells:
