@@ -94,11 +94,13 @@ def _bad_value(error: Exception, arguments: Sequence[str]) -> str:
 
 def _given(flags: Sequence[str], arguments: Sequence[str]) -> tuple[str, str]:
     """Return which of the spellings of a flag stands on the line, and the value beside it."""
+    found = (flags[0] if flags else "ARGUMENT"), ""
     for place, word in enumerate(arguments):
         name, equals, value = word.partition("=")
+        # the last one counts where a flag stands twice
         if name in flags:
-            return name, value if equals else "".join(arguments[place + 1 : place + 2])
-    return (flags[0] if flags else "ARGUMENT"), ""
+            found = name, value if equals else "".join(arguments[place + 1 : place + 2])
+    return found
 
 
 def _stray_words(said: str, context: Any) -> str:
