@@ -50,7 +50,7 @@ def read_tensors(path: str | os.PathLike[str], form: str) -> tuple[dict[str, Ten
     name = os.fspath(path)
     tensors, header = _opened(name)
     if header.get("format") != form:
-        found = shown(header.get("format"))
+        found = shown(header["format"]) if "format" in header else "no format"
         raise ValueError(f"path: expected a file of format {form!r}, got {found} in {name}")
     if set(header) != {"format", "about"}:
         raise ValueError(f"path: expected format and about in the header of {name}, got others")

@@ -215,6 +215,8 @@ def open_vectors(
         ValueError: no such file, or not two-dimensional numbers of the kind expected.
     """
     place = Path(path)
+    if place.is_dir():
+        raise ValueError(f"{name}: expected a file, got a folder: one file at a time")
     if not place.is_file():
         raise ValueError(f"{name}: no such file: {place}")
     suffix = check_suffix(name, place).suffix.lower()

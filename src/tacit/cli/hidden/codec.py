@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 from rich.text import Text
 
 from tacit import codec
@@ -159,6 +160,7 @@ def fit(
     )
     console = output.console
     tell_guarantee(console, bound)
+    _tell_record(console, book)
     line(console, "codebook", f"{book.words}, in {out}")
     line(console, "bits", f"{number_up(book.kept_bits, BITS_DIGITS)} kept of the "
          f"{number_up(how.asked_bits, BITS_DIGITS)} asked for")  # fmt: skip
@@ -236,6 +238,7 @@ def encode(
         tell_guarantee(console, first)
         for held in others:
             console.print(Text(held.describe()))
+        _tell_record(console, book)
         count, made = release.details.rows, dict(release.digests)["codebook"]
         line(console, "released", f"{count:,} codes, one a row, in {out}: {release.method}")
         line(console, "codebook", f"SHA-256 {made[:12]}…, which decode asks for")
@@ -306,6 +309,13 @@ def _decode_quotients(codes: str, fitted: str, place: Path, output: JsonOutput) 
     write_rows("--out", place, [rows], layout, lambda _: released)
     told = f"{len(rows):,} rows of ln p of {rows.shape[1]:,} next tokens in {place}"
     _tell_decoded(output, released, told)
+
+
+def _tell_record(console: Console, book: Codec) -> None:
+    """Say what "prompt" and "state" stand for, of vectors that no model here has made."""
+    if book.origin is None:
+        line(console, "one record", "a row: its vector is “the state”, what it was made from “the "
+             "prompt”, be it a text, an image or a person")  # fmt: skip
 
 
 def _tell_decoded(output: JsonOutput, released: Release[Any], told: str) -> None:

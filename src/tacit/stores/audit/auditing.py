@@ -24,7 +24,7 @@ ENVELOPE = Envelope("tacit.store-audit", 1)
 WIDEST_BEAM = 256
 ROWS_TOGETHER = 8192
 ASSUMED = (
-    "what codes the vectors was fitted on other data than the store's",
+    "the codebook or index that codes the vectors was fitted on other data than the store's",
     "the order of rows and the times of files tell nothing of a document",
 )
 ELSEWHERE = "the server's files were not looked at, as they are not to be read from here"

@@ -59,6 +59,8 @@ def read_store(path: Path, width: int | None = None, by: str | None = None) -> O
             return _chroma(path, width, by)
         if list(path.glob("*.lance")):
             return _lance(path, by)
+        if any(one.suffix in SUFFIXES for one in path.iterdir()):
+            return OpenedStore(kind="a folder of files of vectors, each of which is audited alone")
         return OpenedStore(kind="a folder of an unknown kind")
     with path.open("rb") as stream:
         first = stream.read(16)
