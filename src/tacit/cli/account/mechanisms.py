@@ -255,7 +255,9 @@ class EpochsFlags(MechanismFlags):
         length = math.sqrt(math.ceil(self.epochs)) * (1 + ROOT_ROUNDING)
         return replace(
             gaussian(self.examples_per_user * length, parameter),
-            adjacency="the examples of one user there, or counted as nothing",
+            adjacency="one example, or zeros in its place"
+            if self.examples_per_user == 1
+            else "the examples of one user, or zeros in their place",
         )
 
     def guess(self, epsilon: float, delta: float) -> float:
@@ -288,16 +290,16 @@ class EpochsFlags(MechanismFlags):
         )
         # the neighbours that the account is of, and how it was found
         change, how = (
-            ("Adding or removing", "by numerical composition of privacy loss distributions")
+            ("adding or removing {}", "by numerical composition of privacy loss distributions")
             if self.sampling == "poisson"
-            else ("Counting as nothing", "by the exact profile of the Gaussian mechanism")
+            else ("replacing {} by zeros", "by the exact profile of the Gaussian mechanism")
         )
         return (
             f"We trained with DP-SGD for {self.epochs:g} epochs over {self.examples:,} examples; "
             f"{drawn}; gradients were clipped example by example, with noise multiplier "
-            f"{number_up(found.parameter, DIGITS)}. {change} {who} is "
+            f"{number_up(found.parameter, DIGITS)}. The training is "
             f"({number_up(found.epsilon, DIGITS)}, {number_up(found.delta, DIGITS)})-"
-            f"differentially private, {how}, rounded up."
+            f"differentially private under {change.format(who)}, {how}, rounded up."
         )
 
 
