@@ -41,13 +41,22 @@ def every_path(node, path=()):
 @pytest.mark.parametrize("name", STORED)
 def test_an_edited_field_is_a_sentence_or_another_release(name):
     for path in every_path(STORED[name]):
-        for value in (None, "x", -1, [], {}, True, [None], [[1]], 10**400):
+        for value in (None, "x", -1, [], {}, True, [[1]], 10**400, 5e-324):
             sentence = ""
             try:
                 load(edited(path, value, name))
             except ValueError as error:
                 sentence = str(error)
             assert len(sentence) < 400, (path, str(value)[:9])
+
+
+def test_a_count_beyond_all_floats_is_a_sentence():
+    promise = Table(epsilon=1.0, person="x0", clip=1)
+    release = privatize("count", ROWS, promise, Effort(trials=0), columns=["x0", "x1"])
+    content = json.loads(json.dumps(release.to_dict()))
+    content["details"]["quantiles"] = 10**400
+    with pytest.raises(ValueError, match="quantiles"):
+        load(content)
 
 
 A_MILLIONTH = STORED["draw"]["numbers"]["errors"][1] * (1 + 2e-6)

@@ -193,6 +193,11 @@ def _disconnection() -> Iterator[None]:
 
 
 def _opened(text: str, result: list[Any] | Failure) -> list[Any]:
+    """Return the results of a batch, or raise what its function raised.
+
+    A pickle runs code: it comes from the cluster that the user named, whose library has unpickled
+    the results by then, so that the address has to be trusted (docs/reference/running.md).
+    """
     if not isinstance(result, Failure):
         return result
     if result.sentence is not None:

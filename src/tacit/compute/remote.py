@@ -83,7 +83,10 @@ class Failure:
 
 
 def compute_packed(packed: Packed, batch: Sequence[Any]) -> list[Any] | Failure:
-    """Return the results of a batch, or why there are none; for Dask and Ray workers."""
+    """Return the results of a batch, or why there are none; for Dask and Ray workers.
+
+    A pickle runs code: a worker is there to run what its cluster's users send it.
+    """
     here = _versions(name for name in packed.versions if name != "python")
     for name, wanted in packed.versions.items():
         if here[name] != wanted:

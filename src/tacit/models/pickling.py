@@ -51,7 +51,11 @@ def packed(content: Mapping[str, Any]) -> bytes:
 
 
 def unpacked(content: bytes) -> dict[str, Any]:
-    """Return the attributes that ``packed`` was given."""
+    """Return the attributes that ``packed`` was given.
+
+    A pickle runs code: the bytes are those of a bench that this process or the one that started it
+    packed, never a file's.
+    """
     found: dict[str, Any] = pickle.loads(content)
     network = found["network"]
     # making one, of no weights, tells transformers in this process what the class can record

@@ -110,8 +110,9 @@ def surely(measured: Interval, trials: int | None = None) -> float:
     if measured.low == measured.value:
         return max(found, measured.low)
     # kl is convex: bisection keeps an end whose distance is at least the one asked for
-    quantile = float(ndtri(0.5 + 0.5 * measured.confidence))
-    factor = max(math.log(1.0 / CHANCE) / (0.5 * quantile**2), 1.0)
+    level = 0.5 * float(ndtri(0.5 + 0.5 * measured.confidence)) ** 2
+    # an interval of no level says nothing
+    factor = max(math.log(1.0 / CHANCE) / level, 1.0) if level > 0.0 else math.inf
     needed = factor * _kl(measured.value, measured.low)
     low, high = 0.0, measured.low
     for _ in range(BISECTIONS):

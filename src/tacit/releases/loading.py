@@ -98,7 +98,7 @@ def read_checked(source: Any) -> Read:
             kind.rows(release, place)
         if PROOF in content and not release.reproducible:
             check_proof(content[PROOF], release)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise ValueError(f"release: the file contradicts itself: {error}") from None
     stated = content.get(PROOF)
     removed = stated is None and proof_of(release) is not None

@@ -249,8 +249,8 @@ class _Exchange:
         try:
             async with asyncio.timeout(GRACE_SECONDS + len(message.get("body", b"")) / self._least):
                 await self._send(message)
-        except Exception:
-            # nobody reads, or the line is closed: what arrived on it was no request any more
+        except (TimeoutError, OSError):
+            # nobody reads, or the line is closed; a fault of ours stays one
             raise ClientDisconnect from None
 
     def log(self) -> None:

@@ -367,6 +367,7 @@ class _Measuring:
         return [(job.key, bench.measure(job)) for job in jobs]
 
     def _left_here(self) -> Bench:
+        """Return the bench, unpickled once: bytes of whoever runs the sweep, as this object is."""
         if getattr(_left, "mark", None) != self.mark:
             _left.bench, _left.mark = cloudpickle.loads(self.content), self.mark
         found: Bench = _left.bench

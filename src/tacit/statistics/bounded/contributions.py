@@ -207,7 +207,10 @@ def farthest_distance(added: Contributions, noise: Sequence[Law], adjacency: Adj
             # infinite where a number that moves has no noise
             squares, variances = (reach(adjacency) * added.widths[chosen]) ** 2, law.diagonal()
             bare_ones = np.where(squares > 0.0, math.inf, 0.0)
-            inverse[chosen] = np.divide(squares, variances, out=bare_ones, where=variances > 0.0)
+            # beyond doubles it is infinite as well
+            with np.errstate(over="ignore"):
+                np.divide(squares, variances, out=bare_ones, where=variances > 0.0)
+            inverse[chosen] = bare_ones
             total += sum(max(inverse[cell].sum() for cell in family) for family in families(added))
             continue
         places, patterns = counts.get(int(chosen[0]), (np.zeros(0, dtype=np.intp), np.zeros(0)))

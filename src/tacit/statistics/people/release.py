@@ -97,8 +97,10 @@ class PeopleDetails(NumbersDetails):
     def __post_init__(self) -> None:
         super().__post_init__()
         positive("level", self.level)
-        for name in ("radius", "grid_bits", "variance", "quantiles"):
+        for name in ("radius", "variance"):
             integer(name, getattr(self, name), minimum=0, maximum=None)
+        for name in ("grid_bits", "quantiles"):
+            integer(name, getattr(self, name), minimum=0)
         for part in self.scale:
             integer("scale", part, minimum=1, maximum=None)
         if not 0.0 <= self.share < 1.0:
