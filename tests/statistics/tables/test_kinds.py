@@ -77,6 +77,7 @@ def test_columns_that_are_not_read_may_be_of_any_type():
     odd = {
         "maps": pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64())),
         "views": pa.array(["x" * 40, "é"], pa.string_view()),
+        "runs": pa.RunEndEncodedArray.from_arrays(pa.array([2]), pa.array([1.5])),
         "word": pa.array(["u", None]).dictionary_encode(),
         "n": [1, 2],
     }

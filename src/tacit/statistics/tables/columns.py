@@ -156,11 +156,13 @@ def _of_storage(column: Any) -> ColumnCells:
 def unreadable(kind: Any) -> bool:
     """Return whether a type of Arrow's is one that nanoarrow 0.9 cannot read.
 
-    It has no values of maps and unions, and frees of texts in views what is not its own.
+    It has no values of maps, unions and runs, and frees of texts in views what is not its own.
     """
     inner = filter(None, (kind.value_type, *(kind.fields or ())))
     name = kind.type.name
-    return any(mark in name for mark in ("VIEW", "MAP", "UNION")) or any(map(unreadable, inner))
+    return any(mark in name for mark in ("VIEW", "MAP", "UNION", "RUN_END")) or any(
+        map(unreadable, inner)
+    )
 
 
 def _decimals(column: Any) -> list[str | None]:

@@ -46,9 +46,14 @@ class TypedTable:
 
     notes: tuple[str, ...] = ()
 
-    def __init__(self, names: Sequence[Any], batches: Iterable[list[ColumnCells]]) -> None:
+    def __init__(
+        self,
+        names: Sequence[Any],
+        batches: Iterable[list[ColumnCells]],
+        opened: contextlib.ExitStack | None = None,
+    ) -> None:
         self.names = tuple(plain_text(str(name)) for name in names)
-        self._batches = batches
+        self._batches, self._opened = batches, opened
 
     def batches(self) -> Iterator[list[ColumnCells]]:
         """Yield the columns of some rows, then of the next ones."""
@@ -62,6 +67,8 @@ class TypedTable:
         """Stop reading."""
         if isinstance(self._batches, Generator):
             self._batches.close()
+        if self._opened is not None:
+            self._opened.close()
 
 
 def typed_file(content: bytes, path: str | None, label: str) -> TypedTable | None:
@@ -92,14 +99,13 @@ def typed_file(content: bytes, path: str | None, label: str) -> TypedTable | Non
         kept = opened.pop_all()
 
     def batches() -> Iterator[list[ColumnCells]]:
-        with kept:
-            try:
-                for batch in file.batches():
-                    yield list(map(of_arrow, batch, types))
-            except ParquetError:
-                raise _damage(label) from None
+        try:
+            for batch in file.batches():
+                yield list(map(of_arrow, batch, types))
+        except ParquetError:
+            raise _damage(label) from None
 
-    return TypedTable(file.names, batches())
+    return TypedTable(file.names, batches(), kept)
 
 
 def frame(source: Any) -> TypedTable:
