@@ -185,7 +185,7 @@ def certify_people(
             secret=details.secret,
             method=(METHODS[details.norm] if query.terms else CHOICE).format(details.unit),
             notes=(*_notes(added, pool, details), *_of_codes(pool, found)),
-            remarks=_cheaper(promise, budget) if query.terms and found is None else (),
+            remarks=_cheaper(promise, budget, level) if query.terms else (),
         ),
         attack=plan.attack(trials, source) if trials else None,
     )
@@ -298,12 +298,12 @@ def _of_codes(pool: Pool, found: FoundKeys | None) -> list[str]:
     return [one for one in lines if not own or not one.startswith(own)]
 
 
-def _cheaper(promise: Any, budget: PeopleBudget) -> tuple[str, ...]:
+def _cheaper(promise: Any, budget: PeopleBudget, level: float) -> tuple[str, ...]:
     """Return what the holder should know where ε alone would cost less noise.
 
-    For a clip of C rows it is √2 C/ε of Laplace's law, else C/μ.
+    For a clip of C rows it is √2 C/ε of Laplace's law, else C/μ, where all is spent on sums.
     """
-    if promise.pure or promise.epsilon is None:
+    if promise.pure or promise.epsilon is None or budget.level < level:
         return ()
     share = math.sqrt(2.0) * budget.level / promise.epsilon
     if share > CHEAPER:
