@@ -174,7 +174,7 @@ class LossSum:
         return reached
 
     def _beyond(self, tilt: float, mass: float) -> float:
-        """Return Chernoff's bound, (K(θ) − ln mass)/θ."""
+        """Return Chernoff's bound, (K(θ) − ln mass)/θ, rounded outwards."""
         return (self.cumulants(tilt)[1] - math.log(mass)) / tilt
 
 
