@@ -47,7 +47,7 @@ def gate(
         # the flags, not the names that a policy's file has
         kinds = field_kinds(Policy)
         listed = ", ".join(flag_of(name, kinds[name][1]) for name in THRESHOLDS)
-        raise ValueError(f"{flag_of('max_factor')}: expected at least one of {listed}, got none")
+        raise ValueError(f"THRESHOLDS: expected --policy or at least one of {listed}, got none")
     if policy is None:
         thresholds.required()
     verdicts = check_releases(stored, kept)

@@ -161,7 +161,9 @@ def _check_epsilon(judged: Judged, policy: Policy, allowed: float) -> Found:
     name, delta = "max_epsilon", policy.delta
     held = judged.epsilon(delta)
     if held is None:
-        what = f"ε of differential privacy at δ = {number_up(delta)}"
+        # most noise has an ε at a δ above 0 alone
+        more = "" if delta else " (--delta 1e-6 asks at another)"
+        what = f"ε of differential privacy at δ = {number_up(delta)}{more}"
         return _missing(judged, name, what, allowed)
     found, guarantee = held
     holds = found <= allowed

@@ -179,7 +179,12 @@ def read_pool(
         raise ValueError(f"{error}: --category {paired_by}") from None
     if not lenient and table.dropped and not len(table):
         # whoever may know the table is told that none of it was read
-        raise ValueError(f"data: {NO_ROW}")
+        from tacit.statistics.queries.language import keys_read
+
+        # a query's keys are words as a rule: the flag that reads them is the one to take
+        keys = [name for name in keys_read(query, target) if name not in reading.coded]
+        hint = f": --category {keys[0]}" if keys else ""
+        raise ValueError(f"data: {NO_ROW}{hint}")
     pool, promise = _pair_by_column(table, reading.columns, promise, paired_by)
     told = pool
     for name in (person, sought):
@@ -301,5 +306,5 @@ def _attack(release: Release[Any]) -> str:
     words = f"{attack.name}: {plus_minus(attack.success)}"
     if attack.worst is not None:
         low, high = percent(attack.worst.low), percent(attack.worst.high)
-        words += f"; worst row {percent(attack.worst.value)} [{low}, {high}]"
+        words += f"; at its best on one record {percent(attack.worst.value)} [{low}, {high}]"
     return f"{words}; {attack.trials:,} simulated releases"
