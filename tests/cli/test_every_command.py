@@ -19,7 +19,8 @@ NUMBERS = {int: "expected a whole number, got 'many'", float: "expected a number
 
 def parameters(name: str) -> list[Any]:
     """Return the flags and arguments of a command."""
-    found, context = GROUP, typer.Context(GROUP, info_name="tacit")
+    found: Any = GROUP
+    context = typer.Context(GROUP, info_name="tacit")
     for word in name.split():
         found = found.get_command(context, word)
         context = typer.Context(found, info_name=word, parent=context)
