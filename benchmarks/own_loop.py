@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from tests.training.networks import losses, resnet20
+from tests.training.networks import Residual, losses, resnet20
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -44,6 +44,21 @@ def main() -> None:
 
 def images(batch: int) -> tuple[Tensor, Tensor]:
     return torch.randn(batch, 3, 32, 32), torch.randint(0, 10, (batch,))
+
+
+def resnet18() -> nn.Module:
+    """ResNet-18 with GroupNorm for 32 × 32 images."""
+    blocks: list[nn.Module] = []
+    channels = 64
+    for out in (64, 128, 256, 512):
+        for index in range(2):
+            stride = 2 if index == 0 and out > 64 else 1
+            blocks.append(Residual(channels, out, stride, nn.ReLU))
+            channels = out
+    return nn.Sequential(
+        nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.GroupNorm(2, 64), nn.ReLU(), *blocks,
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10),
+    )  # fmt: skip
 
 
 def texts(batch: int) -> tuple[Tensor, Tensor]:
@@ -86,6 +101,7 @@ def adapted() -> nn.Module:
 Make = Callable[[int], tuple[Tensor, Tensor]]
 MODELS: dict[str, tuple[Callable[[], nn.Module], Make]] = {
     "resnet20": (resnet20, images),
+    "resnet18": (resnet18, images),
     "llama": (llama, texts),
     "llama-lora": (adapted, texts),
 }

@@ -70,6 +70,10 @@ class ModelGradients:
         self._anchor = torch.zeros((), requires_grad=True)
         self._capturing = self._paused = self._tried = self._running = False
         self.seen: dict[int, list[int]] | None = None
+        # what a pass frees as soon as all uses of a parameter came back
+        self._take: Callable[[str, ParameterGradients], None] | None = None
+        self._calls: dict[str, int] = {}
+        self._back: dict[str, int] = {}
         self._handles: list[RemovableHandle] = []
         self._modules = dict(model.named_modules())
 
@@ -111,6 +115,89 @@ class ModelGradients:
         finally:
             self._capturing = False
 
+    def kept(self) -> int:
+        """Return the bytes that the gradients of the last backward pass hold."""
+        return sum(one.kept() for one in self.found.values())
+
+    def sums_twice(
+        self,
+        losses: Tensor,
+        factors_of: Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]],
+        owners: Tensor | None = None,
+    ) -> dict[str, Tensor]:
+        """Return Σ_i c_i G_i by name in two backward passes, of which none keeps gradients.
+
+        The first leaves norms alone, the second adds up every layer as it comes back.
+
+        Args:
+            losses: (B,).
+            factors_of: gives c of the squared norms of all layers.
+            owners: (B,) whose each record is; None where each is one.
+        """
+
+        def unit(held: ParameterGradients) -> ParameterGradients:
+            return held if owners is None else held.joined(owners)
+
+        norms: dict[str, Tensor] = {}
+        totals: dict[str, Tensor] = {}
+        self._pass(losses, lambda name, held: norms.update({name: unit(held).squared_norms()}))
+        norms = _finite(norms)
+        factors = factors_of(norms)
+
+        def add(name: str, held: ParameterGradients) -> None:
+            mine, known = unit(held), norms[name]
+            # what comes back a second time may be rounded otherwise, and is no longer for that
+            found = mine.squared_norms()
+            shorter = torch.where(found > known, (known / found).sqrt(), 1.0)
+            totals[name] = mine.sums(factors[name] * shorter)
+
+        self._pass(losses, add, keep=False)
+        return totals
+
+    def _pass(
+        self,
+        losses: Tensor,
+        take: Callable[[str, ParameterGradients], None],
+        *,
+        keep: bool = True,
+    ) -> None:
+        """Run losses back and take every parameter's gradients when all of its uses are there."""
+        self._take, self._back = take, {}
+        try:
+            self.backward(losses, keep=keep)
+            # a use that the losses do not depend on never comes back
+            for name in list(self.found):
+                self._taken(name)
+        finally:
+            self._take = None
+
+    def called(self, names: Sequence[str]) -> None:
+        """Count a use of parameters in a forward pass, which is no checkpoint's second one."""
+        if not self._capturing:
+            for name in names:
+                self._calls[name] = self._calls.get(name, 0) + 1
+
+    def came_back(self, names: Sequence[str]) -> None:
+        """Count a use whose gradients were added, and take those that are complete."""
+        if self._take is None:
+            return
+        for name in names:
+            self._back[name] = self._back.get(name, 0) + 1
+            if self._back[name] == self._calls.get(name) and name in self.found:
+                self._taken(name)
+
+    def _taken(self, name: str) -> None:
+        assert self._take is not None
+        if self._back.get(name, 0) < 0:
+            # a part of a gradient would have a norm that is too small
+            raise RuntimeError(f"gradients of {name} came back after they were complete")
+        self._take(name, self.found.pop(name))
+        self._back[name] = -(2**62)
+
+    def forget(self) -> None:
+        """Leave the gradients of a batch, and begin to count uses for the next."""
+        self.found, self._calls = {}, {}
+
     def join(self, owners: Tensor) -> None:
         """Add up the gradients of the records of each unit, which are then those of examples.
 
@@ -124,10 +211,7 @@ class ModelGradients:
 
         A record whose gradient is not finite anywhere has inf everywhere.
         """
-        norms = {name: one.squared_norms() for name, one in self.found.items()}
-        # a layer that the batch did not use has no gradients
-        finite = torch.stack([held.isfinite() for held in norms.values()]).all(dim=0)
-        return {name: torch.where(finite, held, torch.inf) for name, held in norms.items()}
+        return _finite({name: one.squared_norms() for name, one in self.found.items()})
 
     def sums(self, coefficients: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return Σ_i c_i G_i by name in float64."""
@@ -234,6 +318,13 @@ class ModelGradients:
             )
 
 
+def _finite(norms: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return norms that are inf everywhere for a record of which one is not finite."""
+    # a layer that the batch did not use has no gradients
+    finite = torch.stack([held.isfinite() for held in norms.values()]).all(dim=0)
+    return {name: torch.where(finite, held, torch.inf) for name, held in norms.items()}
+
+
 def _hidden(hook: Any) -> Callable[..., Any]:
     """Return a hook that a compiler leaves to Python."""
     call: Callable[..., Any] = torch.compiler.disable(hook)  # type: ignore[no-untyped-call]
@@ -254,6 +345,7 @@ class _ModuleWatch:
         if not owner.watching:
             return None
         owner.refuse_inside(unit.path)
+        owner.called(list(unit.names.values()))
         if unit.rule is not None:
             given = args[0] if args else next(iter(kwargs.values()))
             # what is looked up once for all examples has a gradient for each of them
@@ -298,6 +390,7 @@ class _ModuleWatch:
                     unit.rule(unit.module, inputs, gradients, into)
             except (RuntimeError, IndexError) as error:
                 raise SharedError(unit.path, type(error).__name__) from error
+        owner.came_back(list(unit.names.values()))
 
 
 def keeps_one(given: Any) -> bool:
@@ -432,6 +525,7 @@ def _run_again(call: _Call, inputs: Sequence[Tensor], gradients: Sequence[Any]) 
         )
     for local, name in unit.names.items():
         owner.into(name).add_dense(found[local].detach())
+    owner.came_back(list(unit.names.values()))
 
 
 def _mapped(

@@ -182,6 +182,13 @@ class ParameterGradients:
         total = torch.stack(parts).sum(dim=0)
         return total.reshape(-1, *self.shape)
 
+    def kept(self) -> int:
+        """Return the bytes that are held."""
+        parts = [] if self._dense is None else [self._dense]
+        parts += [] if self._layer is None else self._layer.kept()
+        parts += [] if self._table is None else [one for use in self._table.uses for one in use]
+        return sum(one.numel() * one.element_size() for one in parts)
+
     def joined(self, owners: Tensor) -> ParameterGradients:
         """Return the gradients of units, each a sum of those of its records.
 

@@ -118,6 +118,10 @@ class LayerGradients:
             raise RuntimeError("no use of the layer was added")
         return self._masses
 
+    def kept(self) -> list[Tensor]:
+        """Return what is held: products, or factors of which the input is the layer's own."""
+        return [self._known()] if self._factors is None else [self._factors[0]]
+
     def joined(self, owners: Tensor) -> LayerGradients:
         """Return the gradients of units, each a sum of those of its records."""
         made = LayerGradients(self.out, self.width)

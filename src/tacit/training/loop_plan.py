@@ -29,6 +29,9 @@ class LoopSettings:
             batches, of which the optimizer moves with the last. All of a step when left out.
         sampling_rate: Probability of each record in a step, declared without looking at the
             records; the batch size over their number when left out, which is then public.
+        passes: Backward passes of a batch: 1, which keeps what every layer's gradients are made of,
+            or 2, of which the first leaves norms alone, for the memory of a plain step; by what
+            the first batch kept when left out.
         checkpoint: Folder that survives a crash: the same call goes on from it.
         every: Steps between two stored states.
         sampling: How the records of a step are drawn; by a coin each when left out.
@@ -42,6 +45,7 @@ class LoopSettings:
     sampling_rate: Annotated[float, Within(0, 1, "(]")] | None = None
     checkpoint: Annotated[Any, Spelled("FOLDER", str)] = None
     every: Count = 100
+    passes: Annotated[int, Within(1, 2, "[]")] | None = None
     sampling: AnySampling = BY_COINS
     person: People | None = None
     audit: LoopAudit | None = None

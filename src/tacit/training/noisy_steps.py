@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -58,16 +58,21 @@ class NoisySteps:
 
     def add(
         self,
-        squared_norms: Mapping[str, Tensor],
-        sums: Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]],
-        *,
-        counted: bool,
+        sums: Mapping[str, Tensor],
     ) -> None:
         """Add ``Σ c_i G_i`` of some records to the sum of the step.
 
         Args:
-            squared_norms: (B,) ‖G_i‖² by name, no less than those of what ``sums`` adds.
-            sums: gives Σ_i c_i G_i of coefficients, by name.
+            sums: by name, with the factors of ``factors``.
+        """
+        for name, total in sums.items():
+            self.sums[name] = self.sums[name].add_(total) if name in self.sums else total
+
+    def factors(self, squared_norms: Mapping[str, Tensor], *, counted: bool) -> dict[str, Tensor]:
+        """Return c_i of some records by name, and count those that stay whole.
+
+        Args:
+            squared_norms: (B,) ‖G_i‖² by name, no less than those of what is added.
             counted: False where a record passed that stands for none.
         """
         held = self._method if self.clips is None else self.clips
@@ -78,8 +83,7 @@ class NoisySteps:
         factors = self._method.lowered(whole)
         if not counted:
             factors = {name: torch.zeros_like(one) for name, one in factors.items()}
-        for name, total in sums(factors).items():
-            self.sums[name] = self.sums[name].add_(total) if name in self.sums else total
+        return factors
 
     def write(self, step: int) -> None:
         """Write ``(Σ c_i G_i + N) / (q n)`` into every gradient, on the grid of the noise."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -41,6 +41,8 @@ from tacit.training.sampling import BY_COINS, Places, TruncatedPoisson
 from tacit.training.still import Still, inner, refuse_reducing
 from tacit.training.workers import Workers, whole_of
 
+# One backward pass keeps at most so many bytes, or times the weights, before two are taken.
+KEPT, KEPT_WEIGHTS = 2**28, 2
 # What a stored state holds.
 FIELDS = {"taken", "parameters", "optimizer", "others", "draws", "clips"}
 
@@ -53,6 +55,7 @@ class PrivateLoop:
 
     Attributes:
         loader: yields the batches that coins drew, one epoch a pass.
+        passes: backward passes of a batch: as set, or by what the first one kept.
         stepped: whether the last ``optimizer.step()`` moved the parameters.
     """
 
@@ -63,6 +66,7 @@ class PrivateLoop:
         self._given, self._optimizer, _ = prepared.parts
         self._model, settings = inner(self._given), prepared.settings
         self._workers = Workers()
+        self.passes = 1
         self.stepped, self._released, self._checked = False, False, False
         self._parameters = dict(prepared.parameters)
         self.loader = SampledLoader(prepared, self._workers)
@@ -161,18 +165,37 @@ class PrivateLoop:
         if not self._checked:
             self._refuse_coupled(losses)
         piece = self.loader.done()
+        owners = None
+        if piece.owners is not None:
+            # of a person its records add up before they are clipped
+            owners = torch.tensor(piece.owners, device=losses.device)
+
+        def factors(norms: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            return self._steps.factors(norms, counted=piece.counted > 0)
+
+        if self._checked and self.passes == 2:
+            self._steps.add(self._gradients.sums_twice(losses, factors, owners))
+            self._gradients.forget()
+            return
         self._gradients.backward(losses)
         if not self._gradients.found:
             raise ValueError("losses: expected losses that depend on what is trained, got others")
         if not self._checked:
             self._refuse_unseen(losses)
-        if piece.owners is not None:
-            # of a person its records add up before they are clipped
-            self._gradients.join(torch.tensor(piece.owners, device=losses.device))
-        self._steps.add(
-            self._gradients.squared_norms(), self._gradients.sums, counted=piece.counted > 0
-        )
-        self._gradients.found = {}
+            self.passes = self._pilot()
+        if owners is not None:
+            self._gradients.join(owners)
+        self._steps.add(self._gradients.sums(factors(self._gradients.squared_norms())))
+        self._gradients.forget()
+
+    def _pilot(self) -> int:
+        """Return how many backward passes a batch takes, by what the first one kept."""
+        asked = self._prepared.settings.passes
+        if asked is not None:
+            return asked
+        weights = sum(one.numel() * one.element_size() for one in self._parameters.values())
+        kept = self._gradients.kept()
+        return 2 if kept > max(KEPT_WEIGHTS * weights, KEPT) else 1
 
     def release(self) -> Release[PrivateTraining]:
         """Close the loop: store the release beside its cost and return it.
