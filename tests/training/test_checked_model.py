@@ -81,7 +81,9 @@ def test_what_cannot_be_checked_is_refused(inputs, losses, said):
 def test_the_command_says_which_layer_is_wrong(tmp_path, monkeypatch, capsys):
     tacit = in_process(capsys)
     (tmp_path / "mine_checked.py").write_text(MINE)
-    monkeypatch.syspath_prepend(tmp_path)
+    # beside the caller, who has the installed command
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [one for one in sys.path if one])
     outcome = tacit("training", "check", "mine_checked:good", "--json", "-")
     told = json.loads(outcome.out)
     assert (outcome.code, told["right"], len(told["layers"])) == (0, True, 2)

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from tacit.cli.options import Force, Json
 from tacit.cli.output import json_output
+from tacit.cli.statistic.asking import find_beside
 from tacit.statistics.user_code import query_error
 
 WANTED = "a function of your own as module:function, which returns (model, inputs, losses)"
@@ -58,15 +59,20 @@ def _made(name: str) -> tuple[Any, Any, Any]:
     module, colon, function = name.partition(":")
     if not colon or not all(one.isidentifier() for one in f"{module}.{function}".split(".")):
         raise ValueError(f"MODEL: expected {WANTED}, got {name!r}")
+    find_beside(name)
     try:
-        made = getattr(import_module(module), function)
-    except (ModuleNotFoundError, AttributeError):
-        raise ValueError(f"MODEL: expected {WANTED}; there is no {name!r}") from None
-    except Exception as error:
+        made = getattr(import_module(module), function, None)
+    except (Exception, SystemExit) as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        # of another module it is the user's own that fails
+        if missing is not None and f"{module}.".startswith(f"{missing}."):
+            raise ValueError(f"MODEL: expected {WANTED}; there is no {name!r}") from None
         raise query_error(f"MODEL {name}", error, " while its module was imported") from error
+    if made is None:
+        raise ValueError(f"MODEL: expected {WANTED}; there is no {name!r}")
     try:
         found = made()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise query_error(f"MODEL {name}", error) from error
     if not isinstance(found, tuple) or len(found) != 3 or not callable(found[2]):
         raise ValueError(f"MODEL: expected {WANTED}, got one that returns {type(found).__name__}")
