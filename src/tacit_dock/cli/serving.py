@@ -29,8 +29,8 @@ class ListeningFlags:
     host_name: Annotated[
         list[str] | None,
         typer.Option(
-            help="Name that requests may be for, several times for several; when left out, any, "
-            "or those of this machine where it listens to itself alone."
+            help="Name of the host that requests may be addressed to; may be repeated. When left "
+            "out any, or those of this machine where only this machine can reach it."
         ),
     ] = None
     proxy: Annotated[

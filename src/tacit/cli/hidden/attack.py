@@ -39,7 +39,7 @@ def attack(
     ] = "mahalanobis",
     fitted: Annotated[
         str | None,
-        typer.Option(help="Quotient that quotient wrote, where its release is attacked."),
+        typer.Option(help="File of `tacit hidden quotient --out`, where its release is attacked."),
     ] = None,
     *,
     recorded: RecordedFlags,

@@ -264,7 +264,8 @@ def decode(
         str | None, typer.Option(help="Codebook that codebook or fit wrote; or --fitted.")
     ] = None,
     fitted: Annotated[
-        str | None, typer.Option(help="Quotient that quotient wrote, for a release of quotients.")
+        str | None,
+        typer.Option(help="File of `tacit hidden quotient --out`, for a release of quotients."),
     ] = None,
     *,
     outlet: Outlet,
