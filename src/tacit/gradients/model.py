@@ -138,10 +138,10 @@ class ModelGradients:
         def unit(held: ParameterGradients) -> ParameterGradients:
             return held if owners is None else held.joined(owners)
 
-        norms: dict[str, Tensor] = {}
         totals: dict[str, Tensor] = {}
-        self._pass(losses, lambda name, held: norms.update({name: unit(held).squared_norms()}))
-        norms = _finite(norms)
+        norms = self.norms_alone(losses, owners)
+        if not norms:
+            raise ValueError("losses: expected losses that depend on what is trained, got others")
         factors = factors_of(norms)
 
         def add(name: str, held: ParameterGradients) -> None:
@@ -153,6 +153,16 @@ class ModelGradients:
 
         self._pass(losses, add, keep=False)
         return totals
+
+    def norms_alone(self, losses: Tensor, owners: Tensor | None = None) -> dict[str, Tensor]:
+        """Return (B,) ‖G_i‖² by name in a backward pass that keeps no gradients, only its graph."""
+        norms: dict[str, Tensor] = {}
+
+        def take(name: str, held: ParameterGradients) -> None:
+            norms[name] = (held if owners is None else held.joined(owners)).squared_norms()
+
+        self._pass(losses, take)
+        return _finite(norms) if norms else {}
 
     def _pass(
         self,

@@ -173,15 +173,20 @@ class PrivateLoop:
         def factors(norms: Mapping[str, Tensor]) -> dict[str, Tensor]:
             return self._steps.factors(norms, counted=piece.counted > 0)
 
-        if self._checked and self.passes == 2:
-            self._steps.add(self._gradients.sums_twice(losses, factors, owners))
+        asked = self._prepared.settings.passes
+        if (self.passes if self._checked else asked) == 2:
+            sums = self._gradients.sums_twice(losses, factors, owners)
+            if not self._checked:
+                self._refuse_unseen(losses, set(sums))
+                self.passes = 2
+            self._steps.add(sums)
             self._gradients.forget()
             return
         self._gradients.backward(losses)
         if not self._gradients.found:
             raise ValueError("losses: expected losses that depend on what is trained, got others")
         if not self._checked:
-            self._refuse_unseen(losses)
+            self._refuse_unseen(losses, set(self._gradients.found))
             self.passes = self._pilot()
         if owners is not None:
             self._gradients.join(owners)
@@ -416,9 +421,7 @@ class PrivateLoop:
             ValueError: they do.
         """
         if losses.shape[0] > 1:
-            self._gradients.backward(losses[:1], keep=True)
-            norms = self._gradients.squared_norms() if self._gradients.found else {}
-            for name, held in norms.items():
+            for name, held in self._gradients.norms_alone(losses[:1]).items():
                 # every row but the first is of a record that this loss is not of
                 if bool((held[1:] > 0.0).any()) and bool(held.isfinite().all()):
                     raise ValueError(
@@ -426,14 +429,14 @@ class PrivateLoop:
                         f"first one with a gradient of another record at {name}"
                     )
 
-    def _refuse_unseen(self, losses: Tensor) -> None:
+    def _refuse_unseen(self, losses: Tensor, seen: set[str]) -> None:
         """Refuse a parameter that the losses depend on and no watched module gave gradients of.
 
         Raises:
             ValueError: there is one, such as a weight that a loss reads itself.
         """
         names = {id(one): name for name, one in self._parameters.items()}
-        unseen = reached(losses.grad_fn, names, None) - set(self._gradients.found)
+        unseen = reached(losses.grad_fn, names, None) - seen
         if unseen:
             raise ValueError(
                 "losses: expected losses of what the model returned, got some that depend on "
