@@ -27,7 +27,8 @@ ASSUMED = (
     "the codebook or index that codes the vectors was fitted on other data than the store's",
     "the order of rows and the times of files tell nothing of a document",
 )
-ELSEWHERE = "the server's files were not looked at, as they are not to be read from here"
+ELSEWHERE = "the server's files, which are not to be read from here, hold nothing left over"
+SERVERS = ("postgresql://", "postgresql+psycopg://", "postgres://")
 BITS_DIGITS = 4
 
 
@@ -130,7 +131,7 @@ def audit_store(
             f"--vectors: expected {width} columns, as the codebook has, got {vectors.shape[1]}"
         )
     place: Path | None
-    if os.fspath(path).startswith(("postgresql:", "postgresql+psycopg:", "postgres:")):
+    if os.fspath(path).startswith(SERVERS):
         from tacit.stores.audit.postgresql import read_postgresql
 
         opened, place = read_postgresql(os.fspath(path), width, by)

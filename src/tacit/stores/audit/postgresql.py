@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -91,11 +92,14 @@ def _read_column(
 
 
 def _folder(connection: sa.Connection) -> Path | None:
-    """Return the folder of the server's files, where it is said and can be listed."""
+    """Return the folder of the server's files, where it is said and is here."""
     try:
         with connection.begin_nested():
             place = Path(str(connection.execute(sa.text("SHOW data_directory")).scalar_one()))
-        list(place.iterdir())
+            asked = sa.text("SELECT system_identifier FROM pg_control_system()")
+            identifier = connection.execute(asked).scalar_one()
+        # a folder of this name may be another server's: the first 8 bytes say which
+        held = (place / "global" / "pg_control").read_bytes()[:8]
     except FAULTS:
         return None
-    return place
+    return place if int.from_bytes(held, sys.byteorder) == identifier else None

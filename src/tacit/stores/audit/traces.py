@@ -66,8 +66,8 @@ def find_vectors(path: Path, vectors: npt.NDArray[np.float32]) -> tuple[Trace, .
             continue
         owners: dict[str, set[int]] = {}
         for block in _blocks(place):
-            for needles in sought:
-                owners.setdefault(needles.form, set()).update(_owners(block, needles))
+            for form, held in _owners(block, sought).items():
+                owners.setdefault(form, set()).update(held)
         name = str(place.relative_to(path)) if path.is_dir() else place.name
         found += [
             Trace(file=name, form=form, vectors=len(held)) for form, held in owners.items() if held
@@ -151,21 +151,37 @@ def _blocks(path: Path) -> Iterator[bytes]:
         raise ValueError(f"PATH: cannot read {path} ({error.strerror})") from None
 
 
-def _owners(block: bytes, needles: _Needles) -> set[int]:
-    found: set[int] = set()
-    if not len(needles.keys):
-        return found
+def _owners(block: bytes, sought: list[_Needles]) -> dict[str, set[int]]:
+    """Return whose vectors stand in a block, by form."""
+    found: dict[str, set[int]] = {needles.form: set() for needles in sought if len(needles.keys)}
     for phase in range(KEY_BYTES):
         count = (len(block) - phase) // KEY_BYTES
         if count <= 0:
             break
         words = np.frombuffer(block, "<u8", count, phase)
-        near = np.flatnonzero(needles.hashes[_hashed(words)])
-        first = np.searchsorted(needles.keys, words[near])
-        for at, place in zip(near.tolist(), first.tolist(), strict=True):
-            key, start = words[at], phase + KEY_BYTES * at
-            while place < len(needles.keys) and needles.keys[place] == key:
-                if block.startswith(needles.seen[place], start):
-                    found.add(int(needles.owners[place]))
-                place += 1
+        # once for all forms: most of the time goes into this
+        hashes = _hashed(words)
+        for needles in sought:
+            if len(needles.keys):
+                near = np.flatnonzero(needles.hashes[hashes])
+                found[needles.form].update(_recognised(block, words, phase, near, needles))
+    return found
+
+
+def _recognised(
+    block: bytes,
+    words: npt.NDArray[np.uint64],
+    phase: int,
+    near: npt.NDArray[np.intp],
+    needles: _Needles,
+) -> set[int]:
+    """Return the owners of what begins at words whose hash some vector has."""
+    found: set[int] = set()
+    first = np.searchsorted(needles.keys, words[near])
+    for at, place in zip(near.tolist(), first.tolist(), strict=True):
+        key, start = words[at], phase + KEY_BYTES * at
+        while place < len(needles.keys) and needles.keys[place] == key:
+            if block.startswith(needles.seen[place], start):
+                found.add(int(needles.owners[place]))
+            place += 1
     return found
