@@ -68,6 +68,7 @@ def test_every_layer_has_its_way_and_is_right():
     [
         (torch.randn(6, 3), lambda m, rows: m(rows).mean(), "losses: expected one loss per"),
         (torch.randn(1, 3), lambda m, rows: m(rows).sum(1), "inputs: expected at least two"),
+        (torch.full((6, 3), torch.nan), lambda m, rows: m(rows).sum(1), "finite gradients"),
         (torch.randn(6, 3), lambda m, rows: m(rows).sum(1), "model: expected parameters"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -110,6 +111,8 @@ def check_model(
     # masks that are drawn would differ between a batch and a single example
     with evaluating(model):
         plain = {place: _single(model, inputs, losses, trained, place) for place in (0, count - 1)}
+        if not all(one.isfinite().all() for held in plain.values() for one in held.values()):
+            raise ValueError("inputs: expected examples of finite gradients, got others")
         plain_seconds = _fastest(lambda: _backward(losses(model, inputs), count, trained))
         gradients = ModelGradients(model, trained)
         gradients.attach()
@@ -184,7 +187,8 @@ def _compared(
                 found = torch.zeros_like(true)
             # a layer whose gradient is rounding alone is held against that of the model
             size = max(float(true.norm()), ROUGH * whole)
-            apart = float((found - true).norm())
+            # NaN is no error that a maximum sees
+            apart = float((found - true).norm().nan_to_num(nan=math.inf))
             errors[name] = max(errors[name], apart / size if size > 0.0 else apart)
     return errors, seconds
 
