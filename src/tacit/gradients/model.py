@@ -309,7 +309,7 @@ class ModelGradients:
                 self._tried = False
                 raise
             # the passes that were tried have ended, this one goes on
-            self._running = True
+            self._running, self._calls = True, {}
 
     def _end(self, *_: Any) -> None:
         if not self._paused:
