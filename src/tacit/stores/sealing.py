@@ -38,7 +38,7 @@ def new_key() -> bytes:
 
 
 @dataclass(frozen=True, eq=False)
-class Fetched:
+class FetchedRows:
     """Sealed documents, and the handle, version and code that each is bound to, one after another.
 
     Attributes:

@@ -25,7 +25,7 @@ from tacit.stores.documents import CodeTopics, Document, Hit
 from tacit.stores.header import StoreHeader
 from tacit.stores.ranking import CodeRanking, largest
 from tacit.stores.release import SealedRows, release_of
-from tacit.stores.sealing import STORE_BYTES, VERSION_BYTES, Fetched, Seals
+from tacit.stores.sealing import STORE_BYTES, VERSION_BYTES, FetchedRows, Seals
 from tacit.stores.settings import StoreSettings
 
 Rows = npt.NDArray[np.float32]
@@ -509,7 +509,7 @@ class SealedStore:
         fetched = self._fetched(positions)
         return [self._plain(fetched, row) for row in range(len(positions))]
 
-    def _fetched(self, positions: npt.NDArray[np.intp]) -> Fetched:
+    def _fetched(self, positions: npt.NDArray[np.intp]) -> FetchedRows:
         columns, count = self._columns, len(positions)
         # as bytes once, and a slice of these a row: an array a row would cost more than its seal
         parts = (
@@ -518,16 +518,16 @@ class SealedStore:
             np.ascontiguousarray(columns.codes[positions]),
         )
         bound = np.concatenate([one.reshape(count, -1).view(np.uint8) for one in parts], axis=1)
-        return Fetched(self.backend.fetch(positions), bound.tobytes(), bound.shape[1])
+        return FetchedRows(self.backend.fetch(positions), bound.tobytes(), bound.shape[1])
 
-    def _plain(self, fetched: Fetched, row: int) -> bytes:
+    def _plain(self, fetched: FetchedRows, row: int) -> bytes:
         assert self._seals is not None
         plain = self._seals.open(fetched.sealed[row], fetched.bound_to(row))
         if plain is None:
             raise ValueError(CHANGED)
         return plain
 
-    def _vectors(self, fetched: Fetched, places: Sequence[int]) -> Rows:
+    def _vectors(self, fetched: FetchedRows, places: Sequence[int]) -> Rows:
         """Return the exact vectors of documents, whose other bytes are not kept."""
         assert self._seals is not None
         size, first = 4 * self.codec.width, sealing.LENGTH_BYTES
