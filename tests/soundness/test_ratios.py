@@ -71,6 +71,19 @@ def test_intervals_of_released_ratios_hold_the_tables_own(strength):
     assert np.mean(held, axis=0).min() >= 0.95 - 4.0 * (0.95 * 0.05 / 40) ** 0.5
 
 
+def test_the_interval_is_about_the_ratio_as_published_where_its_divisor_is_below_one_row():
+    """One row may have 100 visits, the table's 30 are told from 0: published is N/100."""
+    frame = pd.DataFrame({"who": [1], "spent": [90.0], "visits": [30.0]})
+    promise = Table(
+        mu=50.0, person="who", clip=2, bounds={"spent": (0, 100), "visits": (0, 100)}
+    )  # fmt: skip
+    plan = prepare("ratio:spent,visits", frame, promise, Effort(trials=0)).plan
+    draws = [plan.draw(None) for _ in range(60)]
+    held = np.mean([abs(value[0] - 3.0) <= 1.959963984540054 * error[0] for value, error in draws])
+    assert held >= 0.95 - 4.0 * (0.95 * 0.05 / 60) ** 0.5
+    assert max(value[0] for value, _ in draws) < 2.0
+
+
 def test_of_rows_that_were_drawn_the_ratio_is_that_of_the_sums():
     rng = np.random.default_rng(5)
     rows = rng.uniform(1.0, 5.0, (80, 2))

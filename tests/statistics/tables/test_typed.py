@@ -279,3 +279,11 @@ def test_a_series_is_no_frame(library):
     series = pytest.importorskip(library).DataFrame({"a": [1.0, 2.0, 3.0, 4.0]})["a"]
     with pytest.raises(ValueError, match="data frame"):
         privatize("mean", series, Rows(success=0.6), QUICK)
+
+
+def test_durations_that_python_has_none_for_leave_the_other_columns_readable():
+    """NaT is the least integer, beyond Python's durations in seconds."""
+    pandas = pytest.importorskip("pandas")
+    spans = np.array([5, "NaT", 10**15], dtype="m8[s]")
+    read = read_table(pandas.DataFrame({"t": spans, "x": [1.0, 2.0, 3.0]}), ["x"])
+    assert read.rows.tolist() == [[1.0], [2.0], [3.0]]

@@ -212,7 +212,9 @@ def errors_from_sums(
     errors = np.where(known, exact, widest)
     widened = added.query.widen_whole(errors)
     spread = noise.covariance * farther**2
-    return added.query.bracket(widened, sums, added.centres, drawn, spread, added.restore)
+    return added.query.bracket(
+        widened, sums, added.centres, drawn, spread, added.restore, bounds=(added.lows, added.highs)
+    )
 
 
 def exact_errors(added: Contributions, noise: SampledNoise, drawn: float | None) -> Array:

@@ -50,7 +50,9 @@ class InEngine:
     rows: RowSource = field(repr=False)
     added: Contributions = field(repr=False)
     _counted: dict[Any, Whole] = field(default_factory=dict, repr=False)
-    _weighed: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict, repr=False)
+    _weighed: dict[str, dict[tuple[int, ...], list[tuple[int, int]]]] = field(
+        default_factory=dict, repr=False
+    )
     _known: dict[Any, tuple[Whole, Array]] = field(default_factory=dict, repr=False)
 
     @property
@@ -88,11 +90,13 @@ class InEngine:
         """Return places of points of a number, and what persons weigh there."""
         statement = self.ranked(asked)
         if statement.text not in self._weighed:
-            self._weighed[statement.text] = self.where.run(statement.text)
-        cell = statement.cell
-        found = [row[-2:] for row in self._weighed[statement.text] if row[:-2] == cell]
-        table = np.array([(int(place), int(weight)) for place, weight in found], dtype=np.int64)
-        return table.reshape(-1, 2)[:, 0], table.reshape(-1, 2)[:, 1]
+            cells: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+            for *cell, place, weight in self.where.run(statement.text):
+                cells.setdefault(tuple(map(int, cell)), []).append((int(place), int(weight)))
+            self._weighed[statement.text] = cells
+        found = self._weighed[statement.text].get(statement.cell, [])
+        table = np.array(found, dtype=np.int64).reshape(-1, 2)
+        return table[:, 0], table[:, 1]
 
     def longest(self, metric: PersonMetric, radius: int, norm: int, count: int) -> None:
         """Return none: no person's vector leaves the engine, so none is attacked."""

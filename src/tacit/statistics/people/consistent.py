@@ -72,8 +72,10 @@ class AddedTables:
             widths: deviations that hold 95% of the noise.
         """
         numbers = self.likeliest(values, spreads)
-        # of y/σ, whose variances are 1: ŷ = A (A/σ)⁺ (y/σ)
-        hat = self.sums @ np.linalg.pinv(self.sums / spreads[:, None])
+        # of y/σ, whose variances are 1: ŷ = A (BᵀB)⁻¹ Bᵀ (y/σ), where B = A/σ has the rank of its
+        # finest table: BᵀB is solved in a quarter of the time that B's singular values take
+        scaled = self.sums / spreads[:, None]
+        hat = self.sums @ np.linalg.solve(scaled.T @ scaled, scaled.T)
         middle, half = hat @ (values / spreads), widths * np.linalg.norm(hat, axis=1)
         low, high = middle - half, middle + half
         if self.whole:

@@ -452,6 +452,8 @@ class SumQuery(Query):
         drawn: float | None,
         covariance: Array,
         restore: Callable[[Array], Array] = np.asarray,
+        *,
+        bounds: Bounds | None = None,
     ) -> Array:
         """Return errors (d,) of which ±1.96 hold the number of the rows in 95% of releases.
 
@@ -466,6 +468,7 @@ class SumQuery(Query):
             drawn: as there.
             covariance: (k, k) of their noise.
             restore: the sums of the terms from those that noise is added to; linear.
+            bounds: as for ``finish``.
         """
 
         def gaps(some: Array) -> Array:
@@ -478,8 +481,8 @@ class SumQuery(Query):
         jacobian = gaps(np.eye(len(sums))) - gaps(np.zeros(len(sums)))
         variances = np.einsum("kg,kl,lg->g", jacobian, covariance, jacobian, optimize=True)
         ends = self.function.ends(found, np.sqrt(np.maximum(variances, 0.0)))
-        # the farther end, as if it were 1.96 deviations away
-        numbers = self.round_whole(self.finish(restore(sums), centres, drawn))
+        # the farther end from the number as it is published, as if it were 1.96 deviations away
+        numbers = self.round_whole(self.finish(restore(sums), centres, drawn, bounds=bounds))
         reach = np.maximum(numbers - ends[:, 0], ends[:, 1] - numbers)
         return np.where(np.isnan(reach), errors, np.maximum(reach, 0.0) / NORMAL_95)
 

@@ -24,6 +24,7 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 OVERFLOW = 2**1024
 MOMENTS, SPANS = "dates or times", "durations"
 UNITS = {"SECOND": "s", "MILLI": "ms", "MICRO": "us", "NANO": "ns"}
+MICROSECOND = timedelta(microseconds=1)
 NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
@@ -216,4 +217,6 @@ def _moment(text: str, zone: bool) -> str:
 
 def _span(nanoseconds: int) -> str:
     micro, rest = divmod(nanoseconds, 1000)
-    return f"{nanoseconds} ns" if rest else str(timedelta(microseconds=micro))
+    # what is missing is stored as the least integer, which Python has no duration for
+    beyond = not timedelta.min // MICROSECOND <= micro <= timedelta.max // MICROSECOND
+    return f"{nanoseconds} ns" if rest or beyond else str(timedelta(microseconds=micro))
