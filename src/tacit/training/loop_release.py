@@ -35,6 +35,10 @@ COUNTED = (
 )
 SAME_COUNT = "neighbouring data sets have the same number of {unit}s, which is published"
 DECLARED = "the sampling rate and the records expected in a step were declared without the records"
+TOGETHER = (
+    "the losses of a batch are in the order of its records, for what a person's records give is "
+    "added up before it is clipped"
+)
 EARLY = "when the loop ended was decided without looking at the records or at losses of them"
 PUBLISHED = (
     "The trained parameters may be published, with the optimizer's state. Losses of the records "
@@ -98,6 +102,12 @@ class PrivateTraining:
         return "record" if self.person is None else "person"
 
     @property
+    def drawn(self) -> str:
+        """What is drawn and counted: a person's records each by itself, or the person."""
+        of_people = self.person is not None and self.person.drawn == "people"
+        return "person" if of_people else "record"
+
+    @property
     def profile(self) -> PrivacyProfile:
         """The account of all steps that are paid for, rounded up."""
         steps = SampledSteps(self.schedule, self.epochs, self.records)
@@ -110,8 +120,10 @@ def certified(details: PrivateTraining) -> tuple[Guarantee, ...]:
     """Return the success at even odds and (ε, δ) of a loop, for all steps that are paid for."""
     schedule = details.schedule
     same = schedule.adjacency is not Adjacency.ADD_REMOVE
-    counted = (SAME_COUNT if same else COUNTED).format(unit=details.unit)
+    counted = (SAME_COUNT if same else COUNTED).format(unit=details.drawn)
     common = [*ASSUMPTIONS, DECLARED if details.records is None else counted]
+    if details.drawn == "person":
+        common.append(TOGETHER)
     if details.taken is not None and details.taken < schedule.steps:
         common.append(EARLY)
     return certified_profile(

@@ -76,7 +76,10 @@ class NoisySteps:
             counted: False where a record passed that stands for none.
         """
         held = self._method if self.clips is None else self.clips
-        whole = held.factors(squared_norms)
+        # a layer that the batch does not reach keeps its share of C: a record's factor is of that
+        # record alone, whatever layers others reach
+        nothing = torch.zeros_like(next(iter(squared_norms.values())))
+        whole = held.factors({name: squared_norms.get(name, nothing) for name in self._parameters})
         if counted and self.clips is not None:
             found = self.clips.whole(whole)
             self._whole = found if self._whole is None else self._whole + found

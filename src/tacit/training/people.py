@@ -95,7 +95,9 @@ class People:
         names = np.asarray(self.of)
         if names.shape != (count,):
             raise ValueError(f"of: expected whose each of {count} records is, got {names.shape}")
-        _, owners = np.unique(names, return_inverse=True)
+        _, firsts, owners = np.unique(names, return_index=True, return_inverse=True)
+        # persons in the loader's order: a replaced one moves no other, whatever it is called
+        owners = np.argsort(np.argsort(firsts))[owners]
         order = np.argsort(owners, kind="stable")
         ends = np.cumsum(np.bincount(owners))[:-1]
         return [one[: self.most] for one in np.split(order, ends)]

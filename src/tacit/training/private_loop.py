@@ -36,7 +36,7 @@ from tacit.training.loop_release import (
     certified,
 )
 from tacit.training.noisy_steps import NoisySteps
-from tacit.training.sampled_loader import SampledLoader
+from tacit.training.sampled_loader import Piece, SampledLoader
 from tacit.training.sampling import BY_COINS, Places, TruncatedPoisson
 from tacit.training.still import Still, inner, refuse_reducing
 from tacit.training.workers import Workers, whole_of
@@ -68,6 +68,7 @@ class PrivateLoop:
         self._workers = Workers()
         self.passes = 1
         self.stepped, self._released, self._checked = False, False, False
+        self._alone, self._inside = False, 0
         self._parameters = dict(prepared.parameters)
         self.loader = SampledLoader(prepared, self._workers)
         self._gradients = ModelGradients(self._model, self._parameters)
@@ -148,7 +149,7 @@ class PrivateLoop:
 
         Raises:
             ValueError: a mean, another number of losses, a second backward pass of a batch, losses
-                that depend on other records, or a loop that is over.
+                that depend on other records, or a loop that is over: an error of a pass ends it.
         """
         self._refuse_over()
         refuse_mixing(self._model)
@@ -162,9 +163,27 @@ class PrivateLoop:
         check_losses("losses", losses, count)
         if not losses.requires_grad:
             raise ValueError("losses: expected losses that depend on the model, got none that does")
-        if not self._checked:
+        if self._gradients.count != losses.shape[0]:
+            # each row is clipped by itself: a record of several would add up to C for each
+            raise ValueError(
+                "losses: expected one loss for each row that passed through the model, got "
+                f"{losses.shape[0]} losses of {self._gradients.count} rows; a record has one row, "
+                "and what is made of it another dimension of that"
+            )
+        if not self._alone and losses.shape[0] > 1:
+            # one record alone shows nothing
             self._refuse_coupled(losses)
+            self._alone = True
         piece = self.loader.done()
+        try:
+            self._add(losses, piece)
+        except BaseException:
+            # whether records pass may depend on them: no step goes on without those of this batch
+            self.close()
+            raise
+
+    def _add(self, losses: Tensor, piece: Piece) -> None:
+        """Add what the records of a batch give, clipped, to the sum of the step."""
         owners = None
         if piece.owners is not None:
             # of a person its records add up before they are clipped
@@ -285,6 +304,12 @@ class PrivateLoop:
         )
 
     def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        # an optimizer may call the step of its parent: that has the same sum, and is the same step
+        if self._inside == 0:
+            self._noise_step(optimizer, args, kwargs)
+        self._inside += 1
+
+    def _noise_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """Give a complete step its noise; nothing is seen before."""
         self.stepped = False
         # the first argument is the optimizer itself
@@ -311,7 +336,8 @@ class PrivateLoop:
         self.stepped = True
 
     def _after(self, *_: Any) -> None:
-        if not self.stepped:
+        self._inside -= 1
+        if self._inside > 0 or not self.stepped:
             return
         for one in self._parameters.values():
             one.grad = None
@@ -412,7 +438,10 @@ class PrivateLoop:
 
     def _refuse_over(self) -> None:
         if self._released:
-            raise ValueError("private: expected a loop that goes on, got one that was released")
+            raise ValueError(
+                "private: expected a loop that goes on, got one that was released, closed or ended "
+                "by an error"
+            )
 
     def _refuse_coupled(self, losses: Tensor) -> None:
         """Refuse losses of which one depends on another record, seen on the first one's way back.
@@ -420,14 +449,13 @@ class PrivateLoop:
         Raises:
             ValueError: they do.
         """
-        if losses.shape[0] > 1:
-            for name, held in self._gradients.norms_alone(losses[:1]).items():
-                # every row but the first is of a record that this loss is not of
-                if bool((held[1:] > 0.0).any()) and bool(held.isfinite().all()):
-                    raise ValueError(
-                        "losses: expected losses that depend on their own record alone, got the "
-                        f"first one with a gradient of another record at {name}"
-                    )
+        for name, held in self._gradients.norms_alone(losses[:1]).items():
+            # every row but the first is of a record that this loss is not of
+            if bool((held[1:] > 0.0).any()) and bool(held.isfinite().all()):
+                raise ValueError(
+                    "losses: expected losses that depend on their own record alone, got the "
+                    f"first one with a gradient of another record at {name}"
+                )
 
     def _refuse_unseen(self, losses: Tensor, seen: set[str]) -> None:
         """Refuse a parameter that the losses depend on and no watched module gave gradients of.

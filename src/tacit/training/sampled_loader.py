@@ -75,7 +75,7 @@ class SampledLoader:
         self.work = SampledSteps(details.schedule, details.epochs, details.records)
         self._steps, self._epochs = details.schedule.steps, details.epochs
         self.coins, self.workers = StepRandomness(settings.seed), workers
-        self._waiting = False
+        self._waiting, self._begun, self._passes = False, False, 0
         # where accelerate's loader puts its batches
         self._device = getattr(self._loader, "device", None)
         self.current: Piece | None = None
@@ -88,14 +88,21 @@ class SampledLoader:
         """Yield the batches of the epoch that stands next.
 
         Raises:
-            ValueError: all steps that are paid for were taken, or a batch had no backward pass or
-                no step.
+            ValueError: all steps that are paid for were taken, a batch had no backward pass or no
+                step, or two passes would draw one step.
         """
         if self.taken >= self._steps:
             raise ValueError(
                 f"loader: expected no pass beyond the {self._epochs} that are paid for, got one "
                 f"after {self.taken} of {self._steps} steps"
             )
+        if self._begun:
+            raise ValueError(
+                "loader: expected all batches of a step in one pass, got another pass amid a step, "
+                "whose records would be drawn twice"
+            )
+        self._passes += 1
+        this = self._passes
         # a pass that was broken off is finished by the next one
         stop = min((self.taken // len(self) + 1) * len(self), self._steps)
         pieces = self._pieces(range(self.taken, stop))
@@ -106,6 +113,11 @@ class SampledLoader:
         )
         for piece, batch in zip(pieces, again, strict=True):
             self.refuse_waiting()
+            if this != self._passes:
+                raise ValueError(
+                    "loader: expected one pass at a time, got the next batch of one that another "
+                    "pass has followed"
+                )
             self.current = piece
             yield batch if self._device is None else map_tensors(batch, self._placed)
         self.refuse_waiting()
@@ -121,7 +133,7 @@ class SampledLoader:
                 "without a batch; a record may count once in a step"
             )
         piece, self.current = self.current, None
-        self._waiting = piece.last
+        self._waiting, self._begun = piece.last, not piece.last
         return piece
 
     def stepped(self) -> None:
