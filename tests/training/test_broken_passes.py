@@ -154,3 +154,32 @@ def test_persons_come_in_the_order_of_the_loader():
     names = (["b", "c", "b", "d"], ["z", "c", "z", "d"])
     before, after = ([one.tolist() for one in People(of=every).groups(4)] for every in names)
     assert before == after == [[0, 2], [1], [3]]
+
+
+class Routed(nn.Module):
+    """A layer that only tokens of one kind pass through."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.expert = nn.Embedding(4, 3), nn.Linear(3, 3)
+
+    def forward(self, tokens):
+        found = self.table(tokens)
+        chosen = tokens == 3
+        if chosen.any():
+            found = found.index_put((chosen,), self.expert(found[chosen]))
+        return found.sum(1)
+
+
+@pytest.mark.parametrize("token", [1, 3])
+def test_how_a_routed_layer_was_seen_is_not_published(token):
+    """Which layers the first batch reaches depends on its tokens; what is published does not."""
+    torch.manual_seed(0)
+    model = Routed()
+    private, optimizer = begun(model, TensorDataset(torch.tensor([[token, token]] * 8)))
+    [tokens] = next(iter(private.loader))
+    private.backward(model(tokens).square().sum(1))
+    optimizer.step()
+    release = private.release()
+    assert release.details.seen_again == (("",) if token == 3 else ())
+    assert release.published()["details"]["seen_again"] == []

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from tacit._ground.checks import in_interval, integer
 from tacit._ground.reprs import short_repr
 from tacit.accounting import PrivacyProfile
+from tacit.codec import HOLDER
 from tacit.gradients.adaptive import AdaptiveDPSGD
 from tacit.gradients.certificates import certified_profile
 from tacit.gradients.methods import DPSGD
@@ -63,7 +65,8 @@ class PrivateTraining:
         sampling: how the records of a step are drawn.
         person: how a person is protected; None where one record is.
         taken: steps that were taken; None before the end.
-        seen_again: modules that were run once more for each example to find its gradients.
+        seen_again: modules that were run once more for each example to find its gradients; the
+            holder's, for in a model that routes tokens it follows from those of the first batch.
         last_clip: the clip after the last step, where noised counts move it; None elsewhere.
     """
 
@@ -77,7 +80,7 @@ class PrivateTraining:
     sampling: AnySampling = BY_COINS
     person: PersonUnit | None = None
     taken: int | None = None
-    seen_again: tuple[str, ...] = ()
+    seen_again: Annotated[tuple[str, ...], HOLDER] = ()
     last_clip: float | None = None
 
     def __post_init__(self) -> None:
