@@ -14,6 +14,7 @@ from tacit.statistics import Session, prepare, privatize, read_table
 from tacit.statistics.people.noise import PARTS, laplace_noise
 from tacit.statistics.people.release import recompute
 from tacit.statistics.people.vectors import PersonMetric
+from tacit.statistics.queries import RowCount, Sum
 
 QUICK = Effort(trials=0)
 PURE = Table(epsilon=1.0, person="who")
@@ -24,6 +25,21 @@ def persons(pool, **more):
     """The count of persons before its noise."""
     prepared = prepare("count", pool, PURE, QUICK, **more)
     return prepared.plan.persons.whole(prepared.plan.metric).sum()
+
+
+@pytest.mark.parametrize("query", ["ratio:x,y+rows", [Sum(("x",)), RowCount()]])
+def test_a_text_in_a_column_that_nobody_asks_for_leaves_no_row_out(query):
+    frame = pd.DataFrame({"who": range(50), "name": ["a name"] * 50, "x": 2.0, "y": 4.0})
+    bounds = {"x": (0, 10), "y": (0, 10)} if isinstance(query, str) else {"x": (0, 10)}
+    promise = Table(mu=1.0, person="who", clip=1, bounds=bounds)
+    plan = prepare(query, frame, promise, QUICK).plan
+    whole = plan.added.finish(plan.metric.restore(plan.persons.whole(plan.metric)), None)
+    assert whole[-1] == pytest.approx(50.0, abs=0.01)
+    # of a session the questions are still to come
+    with Session(frame, promise, QUICK) as session:
+        release = session.ask("rows", share=0.99)
+    assert abs(release.numbers.values[0] - 50.0) < 6.0 * release.numbers.errors[0]
+    assert release.numbers.errors[0] < 8.0
 
 
 @pytest.mark.parametrize(

@@ -154,16 +154,7 @@ class Pool:
         sought = None
         if person is not None:
             sought = sought_key(query, promise, target, getattr(pool, "categories", {}))
-        known, levels = open_pool(
-            pool,
-            columns,
-            levels=getattr(promise, "levels", None),
-            query=query,
-            target=target,
-            person=person,
-            sought=sought,
-            hidden=hidden,
-        )
+        known, levels = open_pool(pool, columns, promise, query=query, target=target, sought=sought)
         persons = None
         if hidden and not isinstance(known, DataTable):
             known = plain_rows(known)
@@ -466,28 +457,34 @@ def _by_column(name: str, value: Any, columns: tuple[str, ...]) -> dict[int, Any
 
 def open_pool(
     pool: Any,
-    columns: Sequence[str] | None = None,
+    columns: Sequence[str] | None,
+    promise: Any,
     *,
-    levels: Any = None,
     query: Any = None,
     target: str | None = None,
-    person: str | None = None,
     sought: str | None = None,
-    hidden: bool = False,
 ) -> tuple[Any, Any]:
     """Return a data frame as a ``DataTable``, any other pool as it is, and levels left to declare.
 
     Levels in words are those of a column of texts: it is coded by them. Of a frame only the columns
-    that the query reads are read, where it names them.
+    that the query reads are read, where it names them; where the table is hidden and the queries
+    are still to come, those of which something was declared: a text in another would leave its row
+    out of every answer.
 
     Raises:
         ValueError: a frame that cannot be read, or words for a column that is none of texts.
     """
-    words, numbers = _split_words(levels)
+    person, hidden = getattr(promise, "person", None), isinstance(promise, Table)
+    words, numbers = _split_words(getattr(promise, "levels", None))
     if hasattr(pool, "__arrow_c_stream__"):
         from tacit.statistics.tables.reading import NO_COLUMN, read_table
 
-        wanted = columns_read(query, target) if columns is None else name_list(columns)
+        if columns is not None:
+            wanted: Any = name_list(columns)
+        elif query is None and hidden:
+            wanted = _declared_columns(promise)
+        else:
+            wanted = columns_read(query, target)
         if person is not None:
             # rows that lack something are left out: that they are there is what is hidden
             wanted = None if wanted is None else list(dict.fromkeys((*wanted, person)))
@@ -502,6 +499,14 @@ def open_pool(
     for name, declared in words.items():
         pool = _recode(pool, name, declared)
     return pool, numbers
+
+
+def _declared_columns(promise: Any) -> tuple[str, ...] | None:
+    """Return the columns that have bounds or levels; None where these have no names."""
+    held = [one for one in (promise.bounds, promise.levels) if one is not None]
+    if not all(isinstance(one, Mapping) for one in held):
+        return None
+    return tuple(dict.fromkeys(str(name) for one in held for name in one))
 
 
 def _split_words(levels: Any) -> tuple[dict[str, list[str]], Any]:

@@ -97,7 +97,8 @@ def compare(
     check_effort(effort)
     if 0 < effort.trials < SMALLEST_TRIALS:
         raise ValueError(f"trials: expected 0, or {SMALLEST_TRIALS} and more, got {effort.trials}")
-    pool, levels = open_pool(pool, columns, levels=promise.levels, query=query, target=target)
+    declared = Rows(success=limit, levels=promise.levels)
+    pool, levels = open_pool(pool, columns, declared, query=query, target=target)
     table = replace(promise, levels=levels)
     why = _no_table(query, Pool.of(pool, columns, None), table, target)
     asked: dict[str, Promise] = {

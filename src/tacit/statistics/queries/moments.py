@@ -350,6 +350,11 @@ class LeastSquares(MomentStatistic):
     target: str | None = None
     columns: tuple[str, ...] | None = None
 
+    def reads(self) -> tuple[str, ...] | None:
+        """Return the columns that explain and the one explained, where both are named."""
+        named = super().reads()
+        return None if named is None or self.target is None else (*named, self.target)
+
     def bind(self, columns: Columns) -> BoundMoments:
         """Return the regression of the table's columns, the target the last of them.
 

@@ -137,7 +137,8 @@ class Statistic(ABC):
 
     def reads(self) -> tuple[str, ...] | None:
         """Return the names of the columns that it reads; None for all that there are."""
-        return None
+        named: tuple[str, ...] | str | None = getattr(self, "columns", None)
+        return (named,) if isinstance(named, str) else named
 
     @abstractmethod
     def bind(self, columns: Columns) -> BoundStatistic:

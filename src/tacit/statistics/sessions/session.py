@@ -67,7 +67,8 @@ class Session:
         effort: as for ``prepare``; answers are not attacked.
         path: file that keeps the session; one that is there is taken up again, and all that is
             declared here must be as it was. None keeps it in this process alone.
-        columns: names of the columns, as for ``prepare``.
+        columns: names of the columns, as for ``prepare``; when None, of a data frame whose rows are
+            hidden, those of which the promise declares bounds or levels.
         cost: of noise, as for ``prepare``; relative when None.
         rng: None draws from the operating system; a seed or generator voids the guarantees.
         ledger: what every answer spends from beside the budget, a ``tacit.Ledger``.
