@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.optimize import lsq_linear
+from scipy.optimize import lsq_linear, nnls
 
 from tacit import Effort, Table, prepare, privatize
 from tacit.gate import Policy, check_release
@@ -169,3 +169,25 @@ def test_a_file_of_numbers_that_do_not_add_up_is_refused(frame):
         Table(mu=1.0, consistent=True)
     with pytest.raises(ValueError, match="consistent: expected counts of rows, or sums"):
         released(frame, "count", consistent=True, levels=None)
+
+
+def test_one_table_alone_is_what_least_squares_makes_of_it():
+    rng = np.random.default_rng(8)
+    y, spreads = rng.normal(2.0, 6.0, 40), rng.uniform(0.5, 3.0, 40)
+    table = AddedTables(tuple(range(40)), (), np.eye(40), True)
+    found = nnls(np.eye(40) / spreads[:, None], y / spreads)[0]
+    numbers, halves = table.mend(y, spreads, 1.96)
+    assert numbers.sum() == np.rint(found.sum())
+    assert np.abs(numbers - found).max() < 1.0
+    assert (numbers - halves <= np.maximum(y - 1.96 * spreads, 0.0)).all()
+    assert (numbers + halves >= y + 1.96 * spreads).all()
+
+
+def test_a_column_that_is_summed_twice_is_refused():
+    frame = pd.DataFrame({"who": range(9), "city": ["Bern"] * 9, "x": 1.0})
+    promise = Table(
+        mu=1.0, person="who", clip=1, bounds={"x": (0, 2)}, levels={"city": ["Bern"]},
+        consistent=True,
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="each number once"):
+        prepare([Sum(("x", "x")), GroupBy(Sum(("x",)), "city")], frame, promise, Effort(trials=0))

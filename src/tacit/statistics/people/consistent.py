@@ -20,6 +20,7 @@ from tacit.statistics.queries.sums import Term
 
 # Cells of the finest table, at most: their squares are worked on together.
 MOST_CELLS = 4096
+TWICE = "consistent: expected each number once, got one twice"
 
 Cell: TypeAlias = dict[int, float]
 
@@ -40,6 +41,11 @@ class AddedTables:
     sums: Array
     whole: bool
 
+    @property
+    def alone(self) -> bool:
+        """Whether there is the finest table and no other: number i is cell i."""
+        return len(self.sums) == self.sums.shape[1]
+
     def likeliest(self, values: Array, spreads: Array) -> Array:
         """Return the numbers (m,) that add up and are the likeliest of independent noisy ones.
 
@@ -50,6 +56,9 @@ class AddedTables:
             values: (m,) y.
             spreads: (m,) σ > 0.
         """
+        if self.alone:
+            # Σ (y_i − x_i)²/σ_i² cell by cell
+            return _rounded(np.maximum(values, 0.0)) if self.whole else values
         if self.whole:
             from scipy.optimize import nnls
 
@@ -75,7 +84,9 @@ class AddedTables:
         # of y/σ, whose variances are 1: ŷ = A (BᵀB)⁻¹ Bᵀ (y/σ), where B = A/σ has the rank of its
         # finest table: BᵀB is solved in a quarter of the time that B's singular values take
         scaled = self.sums / spreads[:, None]
-        hat = self.sums @ np.linalg.solve(scaled.T @ scaled, scaled.T)
+        hat = np.diag(spreads)
+        if not self.alone:
+            hat = self.sums @ np.linalg.solve(scaled.T @ scaled, scaled.T)
         middle, half = hat @ (values / spreads), widths * np.linalg.norm(hat, axis=1)
         low, high = middle - half, middle + half
         if self.whole:
@@ -162,6 +173,8 @@ def consistency_of(
             numbers = [(term.factors, term) for term in bound.terms if term.factors]
         else:
             numbers = []
+        if numbers and len(numbers) < len(bound.names):
+            raise ValueError(TWICE)
         for place, (name, term) in enumerate(numbers, first):
             found.setdefault(name, {})[place] = term
         first += len(bound.names)
@@ -198,11 +211,15 @@ def _margins(
     if len(finest) > MOST_CELLS:
         raise ValueError(f"consistent: expected at most {MOST_CELLS} cells, got {len(finest)}")
     if len({tuple(map(tuple, sorted(cell.items()))) for cell in cells.values()}) < len(cells):
-        raise ValueError("consistent: expected each number once, got one twice")
+        raise ValueError(TWICE)
     _check_words(list(cells.values()), columns, known, key_column)
     # row i sums the cells that meet all conditions of number i
-    sums = [[all(cell[at] == one[at] for at in one) for cell in finest] for one in cells.values()]
-    return AddedTables(tuple(own), tuple(own.values()), np.array(sums, dtype=float), whole)
+    held = {at: np.array([cell[at] for cell in finest]) for at in every}
+    sums = np.ones((len(cells), len(finest)))
+    for row, one in zip(sums, cells.values(), strict=True):
+        for at, level in one.items():
+            row *= held[at] == level
+    return AddedTables(tuple(own), tuple(own.values()), sums, whole)
 
 
 def _check_words(

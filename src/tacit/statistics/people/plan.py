@@ -139,12 +139,11 @@ class PeoplePlan:
         """Return the numbers and errors, those that shall add up as they do."""
         assert self.consistency is not None, "something shall add up"
         restored, numbers = self.added.restore(published), numbers.copy()
+        at = {one: place for place, one in enumerate(self.added.query.terms)}
         for table in self.consistency.tables:
             if table.whole:
                 # counts as the noise left them, negative ones too
-                terms = self.added.query.terms
-                own = [terms.index(one) for one in table.terms]
-                numbers[list(table.places)] = restored[own]
+                numbers[list(table.places)] = restored[[at[one] for one in table.terms]]
         spreads = exact_errors(self.added, noise, None)
         widths = LAPLACE_95 if noise.law == LAPLACE else NORMAL_95
         return self.consistency.mend(numbers, spreads, errors, widths)
