@@ -183,3 +183,23 @@ def test_how_a_routed_layer_was_seen_is_not_published(token):
     release = private.release()
     assert release.details.seen_again == (("",) if token == 3 else ())
     assert release.published()["details"]["seen_again"] == []
+
+
+def test_rows_of_one_record_do_not_pass_as_those_of_several():
+    """Three tokens of one record in a batch of three, at an expert that no batch reached before."""
+    torch.manual_seed(0)
+    model = Routed()
+    rows = torch.tensor([[0, 1, 2]] * 3 + [[3, 3, 3]] + [[1, 1, 1]] * 2)
+    private, optimizer = begun(
+        model, TensorDataset(rows), batch=3, sampling=FixedOrder(shuffled=False), promise=REPLACED
+    )
+    every = iter(private.loader)
+    for _ in range(2):
+        [tokens] = next(every)
+        found = model(tokens).square().sum(1)
+        if not (tokens == 3).any():
+            private.backward(found)
+            optimizer.step()
+    with pytest.raises(ValueError, match=r"a gradient of another record at expert"):
+        private.backward(found)
+    private.close()

@@ -46,6 +46,7 @@ class Watcher(Protocol):
     count: int
     units: list[Any]
     seen: dict[int, list[int]] | None
+    untried: list[Any]
 
     def paused(self) -> AbstractContextManager[None]:
         """Run modules unwatched."""
@@ -201,6 +202,8 @@ def _see_rows(owner: Watcher, given: Any, count: int) -> None:
 def _wrong(owner: Watcher, given: Any, count: int) -> list[str]:
     """Return the parameters whose gradients are not those of single examples."""
     two = _rows(given, count, TRIED)
+    # what these examples reach is tried, and nothing else
+    owner.untried = []
     outputs = _run(owner, two, TRIED)
     source = torch.Generator().manual_seed(0)
     weights = [

@@ -39,6 +39,7 @@ class Unit:
         names: of its parameters, by what they are called in it.
         rule: how they are found; None for running the module again for each example.
         rows: which of the tensors that it is given have a row for each example, once known.
+        tried: whether its gradients were held against those of single examples.
     """
 
     path: str
@@ -46,6 +47,7 @@ class Unit:
     names: dict[str, str]
     rule: LayerRule | None
     rows: tuple[bool, ...] | None = None
+    tried: bool = False
 
 
 class ModelGradients:
@@ -60,6 +62,7 @@ class ModelGradients:
 
     Attributes:
         found: gradients of the last backward pass by name, for what it reached.
+        untried: what a forward pass reached that was never tried.
     """
 
     def __init__(self, model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> None:
@@ -67,6 +70,7 @@ class ModelGradients:
         self.found: dict[str, ParameterGradients] = {}
         self.count = 0
         self.units = list(_units(model, parameters))
+        self.untried: list[Unit] = []
         self._anchor = torch.zeros((), requires_grad=True)
         self._capturing = self._paused = self._tried = self._running = False
         self.seen: dict[int, list[int]] | None = None
@@ -206,7 +210,13 @@ class ModelGradients:
 
     def forget(self) -> None:
         """Leave the gradients of a batch, and begin to count uses for the next."""
-        self.found, self._calls = {}, {}
+        self.found, self._calls, self.untried = {}, {}, []
+
+    def rely(self) -> None:
+        """Take what the last pass reached as tried."""
+        for one in self.untried:
+            one.tried = True
+        self.untried = []
 
     def join(self, owners: Tensor) -> None:
         """Add up the gradients of the records of each unit, which are then those of examples.
@@ -310,6 +320,7 @@ class ModelGradients:
                 raise
             # the passes that were tried have ended, this one goes on
             self._running, self._calls = True, {}
+            self.rely()
 
     def _end(self, *_: Any) -> None:
         if not self._paused:
@@ -356,6 +367,8 @@ class _ModuleWatch:
             return None
         owner.refuse_inside(unit.path)
         owner.called(list(unit.names.values()))
+        if not unit.tried:
+            owner.untried.append(unit)
         if unit.rule is not None:
             given = args[0] if args else next(iter(kwargs.values()))
             # what is looked up once for all examples has a gradient for each of them

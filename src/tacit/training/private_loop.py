@@ -170,9 +170,11 @@ class PrivateLoop:
                 f"{losses.shape[0]} losses of {self._gradients.count} rows; a record has one row, "
                 "and what is made of it another dimension of that"
             )
-        if not self._alone and losses.shape[0] > 1:
-            # one record alone shows nothing
-            self._refuse_coupled(losses)
+        if losses.shape[0] > 1 and (self._gradients.untried or not self._alone):
+            # one record alone shows nothing; of a layer that no pass reached before, such as an
+            # expert that only some tokens go to, every record is looked at
+            self._refuse_coupled(losses, len(losses) if self._gradients.untried else 1)
+            self._gradients.rely()
             self._alone = True
         piece = self.loader.done()
         try:
@@ -443,19 +445,21 @@ class PrivateLoop:
                 "by an error"
             )
 
-    def _refuse_coupled(self, losses: Tensor) -> None:
-        """Refuse losses of which one depends on another record, seen on the first one's way back.
+    def _refuse_coupled(self, losses: Tensor, count: int) -> None:
+        """Refuse losses of which one depends on another record, seen on the first ones' way back.
 
         Raises:
             ValueError: they do.
         """
-        for name, held in self._gradients.norms_alone(losses[:1]).items():
-            # every row but the first is of a record that this loss is not of
-            if bool((held[1:] > 0.0).any()) and bool(held.isfinite().all()):
-                raise ValueError(
-                    "losses: expected losses that depend on their own record alone, got the "
-                    f"first one with a gradient of another record at {name}"
-                )
+        for place in range(count):
+            for name, held in self._gradients.norms_alone(losses[place : place + 1]).items():
+                # every row but its own is of a record that this loss is not of
+                others = torch.cat([held[:place], held[place + 1 :]])
+                if bool((others > 0.0).any()) and bool(held.isfinite().all()):
+                    raise ValueError(
+                        "losses: expected losses that depend on their own record alone, got one "
+                        f"with a gradient of another record at {name}"
+                    )
 
     def _refuse_unseen(self, losses: Tensor, seen: set[str]) -> None:
         """Refuse a parameter that the losses depend on and no watched module gave gradients of.
