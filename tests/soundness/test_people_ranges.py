@@ -153,6 +153,10 @@ def test_few_persons_are_refused_with_the_reason():
         prepared.draw()
     with pytest.raises(ValueError, match="person"):
         prepare("mean", people(40), Table(epsilon=1.0, delta=1e-6, bounds={"x": "auto"}), QUICK)
+    # bounds of a divisor that are found may reach below 0, when the budget of finding them is spent
+    divisor = Table(epsilon=1.0, person="who", bounds={"x": "auto"}, clip=2)
+    with pytest.raises(ValueError, match="declared bounds are not below 0"):
+        prepare("ratio:x,x", people(40), divisor, QUICK)
     session = Table(mu=1.0, person="who", clip=2, bounds={"x": "auto"})
     with pytest.raises(ValueError, match="auto"):
         Session(people(40), session)

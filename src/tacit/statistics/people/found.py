@@ -140,6 +140,9 @@ def prepare_found(request: StatisticRequest, asking: Asking | None = None) -> Pr
         found, left = FoundKeys(pool.sought, search), left_of(level, KEYS_SHARE, pure=False)
     ranges = None
     if pool.unknown:
+        # they may be found to reach below 0: a ratio that would be refused then is refused here
+        below = {**pool.bounds, **dict.fromkeys(pool.unknown, (-1.0, 1.0))}
+        bind_query(query.asked, replace(pool, bounds=below).as_columns(looked_at=False))
         names = [pool.columns[place] for place in pool.unknown]
         ranges = RangeSearch.of(names, left, pure=promise.pure, adjacency=promise.adjacency)
     # what is told before the draw is of no row at all
