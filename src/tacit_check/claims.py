@@ -141,8 +141,10 @@ def verdict(words: str, bound: fmpq | None, bounds: Bounds) -> Checked:
 
 
 def _sharp(value: Number, composed: Composed, theorem: str) -> Bounds:
-    # a lower bound too where some pair of inputs attains it
-    return Bounds(value, value if composed.attained else None, theorem)
+    # a lower bound too where some pair of inputs attains it; a distance in Σ⁻¹ is rounded up, by
+    # less than 2^−100 of it where Σ is not all but singular
+    least = value if isinstance(value, fmpq) else value * (ONE - arb(2) ** -100)
+    return Bounds(value, least if composed.attained else None, theorem)
 
 
 def _approximate(claim: Claim, _: Known, composed: Composed) -> Bounds:

@@ -38,6 +38,8 @@ class Composed:
     def __init__(self, parts: Parts, delta: fmpq, sizes: Sizes = SIZES) -> None:
         self.sizes, self.parts = sizes, merged(parts)
         self.least = max(SMALLEST, min(delta, LARGEST))
+        # two orders where a curve differs
+        self.orders = range(max((len(pair.curves) for _, pair in self.parts), default=0))
         self.theorems: tuple[str, ...] = ()
         self._laws: dict[Any, list[tuple[Lattice, Law]]] = {}
         # whether some pair of inputs attains what is computed
@@ -49,14 +51,12 @@ class Composed:
         self.gaussian = self.alone[0].gaussian if len(self.alone) == 1 else None
 
     def summed(self, of: Callable[[Curve], Number | None]) -> Number | None:
-        """Return the sum over releases of the larger in both orders; None where one is unknown."""
-        total: Number = fmpq(0)
-        for count, pair in self.parts:
-            known = [one for one in map(of, pair.curves) if one is not None]
-            if len(known) < len(pair.curves):
-                return None
-            total = total + largest(known) * count
-        return total if self.parts else None
+        """Return the sum over releases in the worse order of all; None where one is unknown."""
+        found: Any = [(count, [*map(of, pair.curves)]) for count, pair in self.parts]
+        if not found or any(None in known for _, known in found):
+            return None
+        sums = ([n * known[way % len(known)] for n, known in found] for way in self.orders)
+        return largest(sum(some, fmpq(0)) for some in sums)
 
     @cached_property
     def pure(self) -> Number | None:
@@ -113,9 +113,7 @@ class Composed:
         require(len(self.parts) <= MOST_APART, f"composition: at most {MOST_APART} different parts")
         key, total = (side, size), sum(count for count, _ in self.parts)
         if key not in self._laws:
-            # two orders where a curve differs
-            orders = range(max(len(pair.curves) for _, pair in self.parts))
-            lattices = [side(size, total, self.least) for _ in orders]
+            lattices = [side(size, total, self.least) for _ in self.orders]
             self._laws[key] = [
                 (one, one.together(self.parts, way)) for way, one in enumerate(lattices)
             ]

@@ -226,7 +226,8 @@ def sampled(rate: fmpq, base: Pair) -> Pair:
         back = turned(forward, -(rest + share * least).log())
         # of a Gaussian the reverse order is the smaller at every Rényi order
         curves += [forward, replace(back, renyi=forward.renyi)]
-    return Pair(tuple(curves), ADDED)
+    # the record may be any input of either order of ``base``: samples of others have other orders
+    return Pair(tuple(curves), f"{ADDED}: {base.order}" if base.order else ADDED)
 
 
 def _sampled(share: arb, base: Curve, most: arb | None) -> Curve:

@@ -10,8 +10,8 @@ from tacit_check.curves import Curve, Pair, Parts, rising
 from tacit_check.elementary import NOTHING, gaussian
 
 # Bits of an integral: its ball is as wide as this, and says so. Columns times dimensions of a
-# sketch, and dimensions where both ends occur.
-BITS, MOST_COORDINATES, MOST_SPLITS = 96, 20_000, 32
+# sketch, and dimensions where both ends occur; what an integral leaves out.
+BITS, MOST_COORDINATES, MOST_SPLITS, UNSEEN = 96, 20_000, 32, ZERO.union(arb(2) ** -120)
 
 
 def integral(integrand: Callable[[acb, bool], acb], low: arb, high: arb, least: int = -BITS) -> arb:
@@ -60,8 +60,9 @@ class Share:
         if not epsilon >= 0:
             # |H'| = e^ε Q(L > ε) <= 1
             return self.mixed(ZERO) + epsilon.union(-epsilon)
-        # below μ = ε/14 the curve is less than Φ(−13), and that is less than 2^−120
-        start, unseen = (epsilon / 14 / self.length).min(ONE).asin(), ZERO.union(arb(2) ** -120)
+        # where μ/2 − ε/μ <= −13, below μ = √(13² + 2ε) − 13, the curve is less than Φ(−13), and
+        # that is less than 2^−120
+        start = (2 * epsilon / ((2 * epsilon + 169).sqrt() + 13) / self.length).min(ONE).asin()
         shift, length, growth = acb(epsilon), acb(self.length), acb(epsilon.exp())
         root, scale = acb(2).sqrt(), acb(self.scale)
 
@@ -76,7 +77,7 @@ class Share:
             return share * curve
 
         end = most.sqrt().asin()
-        return unseen + (ZERO if end <= start else integral(integrand, start, end) * HALF)
+        return UNSEEN + (ZERO if end <= start else integral(integrand, start, end) * HALF)
 
     def any_spectrum(self, epsilon: arb) -> arb:
         """Return an upper bound for every spectrum: E of a convex function above the curve.
@@ -138,12 +139,14 @@ def sketch(columns: int, dim: int, lowest: fmpq, highest: fmpq) -> list[Parts] |
         return "sketch: more dimensions or numbers than lattices are built for"
     splits = [dim] if lowest == 1 else [0] if highest == 1 else range(dim, -1, -1)
     ends = ([(columns * m, highest), (columns * (dim - m), lowest)] for m in splits)
-    return [tuple((1, _scaled(count, arb(end))) for count, end in each if count) for each in ends]
+    # which inputs come first is not said: one that shrinks may be one that grows, turned round
+    return [tuple((1, _scaled(n, arb(end), highest == 1)) for n, end in each if n) for each in ends]
 
 
-def _scaled(count: int, end: arb) -> Pair:
+def _scaled(count: int, end: arb, shrinking: bool) -> Pair:
     # n coordinates N(0, l) against N(0, 1); in the other order the eigenvalue is 1/l
-    return Pair(tuple(_chi_square(count, one) for one in (end, ONE / end)), "sketch")
+    curves = tuple(_chi_square(count, one) for one in (end, ONE / end))
+    return Pair(curves, "sketch, shrinking" if shrinking else "sketch")
 
 
 def _chi_square(count: int, end: arb) -> Curve:

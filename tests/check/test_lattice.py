@@ -4,8 +4,9 @@ import pytest
 from flint import arb, fmpq
 from mpmath import mp, mpf
 
+from tacit_check.composing import Composed
 from tacit_check.curves import Pair
-from tacit_check.elementary import finite, gaussian
+from tacit_check.elementary import finite, gaussian, group, sampled, table
 from tacit_check.laws import Lattice
 from tacit_check.lower import Gathered
 from tests.check.oracle import composed
@@ -57,3 +58,13 @@ def test_answers_added_up_enclose_the_sum_over_all_sequences(count, epsilon):
     low, high = max(low for low, _ in bounds), max(high for _, high in bounds)
     assert low <= truths[0] <= high
     assert high < truths[0] * mpf("1.02") + mpf(10) ** -9
+
+
+def test_samples_of_pairs_in_other_orders_are_not_taken_order_by_order():
+    half, rows = fmpq(1, 2), [[fmpq(9), fmpq(1), fmpq(0)], [fmpq(1), fmpq(4), fmpq(5)]]
+    bases = group(fmpq(1, 100), fmpq(100), 1), table(rows)[0]
+    parts = [(1, sampled(half, base)) for base in bases]
+    # a spike of 0.5 · 0.01 and an outcome of 0.5 · 0.5 that the other input never has
+    true = fmpq(1) - (1 - half / 100) * (1 - half / 2)
+    found, _ = Composed(parts, fmpq(1, 10**6), ((1 << 10, 9.0),)).at(None, arb(5), fmpq(1, 4))
+    assert found > true - fmpq(1, 10**6)

@@ -13,6 +13,7 @@ from tacit_check.balls import RefusedFileError
 from tacit_check.claims import check
 from tacit_check.data import measure
 from tacit_check.reading import parse
+from tests.check.oracle import projection
 
 
 def verdicts(mechanism, claims, adjacency="inputs", data=None):
@@ -322,3 +323,30 @@ def test_a_code_beside_another_mechanism_may_tell_any_two_inputs_apart(other, fi
     }
     found = check(parse(json.dumps({"proof": proof}).encode()))
     assert all(one.verdict != "holds" for one in found.verdicts), found
+
+
+def test_a_projection_holds_where_its_loss_is_large():
+    # of most X the loss is about ε: Φ(−13) is far below
+    node = {"kind": "projection", "dim": "100", "rank": "99", "spectrum": "one"}
+    node |= {"sensitivity": "28", "noise": "1"}
+    true = float(projection(node)(mpf(392)))
+    assert true > 0.4
+    both_sides(node, {"kind": "approximate-dp", "epsilon": "392"}, "delta", true, "add-remove")
+
+
+def test_renyi_divergences_of_turned_tables_add_up_order_by_order():
+    rows = [["0.9", "0.1"], ["0.4", "0.6"]]
+    parts = [{"count": "1", "of": {"kind": "table", "rows": one}} for one in (rows, rows[::-1])]
+    node = {"kind": "composition", "parts": parts}
+    p, q = ([mpf(one) for one in row] for row in rows)
+    true = sum(
+        mp.log(mp.fsum(a * a / b for a, b in zip(*pair, strict=True))) for pair in ((p, q), (q, p))
+    )
+    both_sides(node, {"kind": "renyi", "order": "2"}, "epsilon", float(true), within=1e-6)
+
+
+def test_a_distance_that_is_rounded_up_proves_nothing_false():
+    # (1, 1) Σ⁻¹ (1, 1)ᵀ = 1/4 exactly
+    ones = {"low": ["1", "1"], "high": ["1", "1"]}
+    node = {"kind": "boxes", "covariance": [["5", "3"], ["3", "5"]], "parts": [ones]}
+    assert verdicts(node, [{"kind": "gaussian-dp", "mu": "0.5"}], "add-remove") != ["false"]

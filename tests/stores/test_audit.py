@@ -320,3 +320,42 @@ def test_a_pickle_of_a_store_is_read_and_not_run(tmp_path):
     connection.close()
     with pytest.raises(ValueError, match="holds a point that cannot be read"):
         audit_store(tmp_path)
+
+
+def test_a_log_of_sqlite_is_looked_at_and_said_not_to_be_read(tmp_path):
+    place = tmp_path / "notes.sqlite"
+    coded = ProductCodebook.fit(WIDE, ProductFit(parts=2, size=8), rng=0, progress=False)
+    decoded = coded.decode(coded.encode(WIDE)).numpy()
+    connection = sqlite3.connect(place)
+    connection.execute("PRAGMA journal_mode = WAL")
+    table(place, decoded)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    asked = "INSERT INTO notes VALUES (NULL, ?)"
+    connection.executemany(asked, [(row.tobytes(),) for row in WIDE[:5]])
+    connection.commit()
+    assert "notes.sqlite-wal, a log of SQLite" in audit_store(place, codec=coded).verdict
+    (trace,) = audit_store(place, codec=coded, vectors=WIDE).traces
+    assert (trace.file, trace.vectors) == ("notes.sqlite-wal", 5)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    assert audit_store(place, codec=coded).on_codebook == len(decoded)
+
+
+class Sparse:
+    pass
+
+
+class Point:
+    def __init__(self, vector):
+        self.vector = vector
+
+    def __getstate__(self):
+        return {"__dict__": self.__dict__}
+
+
+def test_vectors_that_are_not_read_are_said_to_stand_in_the_clear(tmp_path):
+    row = WIDE[0].tolist()
+    collection(tmp_path, [Point({"dense": row, "words": Sparse()}), Point({"dense": row})])
+    found = audit_store(tmp_path)
+    assert found.rows == 2
+    assert found.clear == ("notes.id", "notes.vector, of numbers that are not read")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import sqlite3
 import subprocess
 import sys
@@ -287,6 +288,9 @@ def test_every_nonce_is_another(tmp_path):
 
 
 def test_a_store_shows_no_key(tmp_path):
+    # one that nothing was added to yet has nothing in it that cannot be pickled
+    with pytest.raises(ValueError, match="would hold its key"):
+        pickle.dumps(SealedStore(book(), KEY, FolderBackend(tmp_path / "empty")))
     store = filled(FolderBackend(tmp_path / "notes"))
     for shown in (repr(store), repr(store._seals), str(vars(store)["_seals"])):
         assert KEY.hex() not in shown

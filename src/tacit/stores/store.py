@@ -106,6 +106,11 @@ class SealedStore:
     def __repr__(self) -> str:
         return f"SealedStore({self.backend!r}, {len(self._columns):,} documents)"
 
+    def __getstate__(self) -> Any:
+        if self._key is not None:
+            raise ValueError("store: a pickle or a copy would hold its key; open it anew instead")
+        return self.__dict__.copy()
+
     def __len__(self) -> int:
         self._refresh()
         return len(self._columns)

@@ -151,6 +151,8 @@ def audit_store(
     if codec is not None and opened.vectors is not None:
         coded = on_codebook(codec, opened.vectors)
     faults += _live_faults(opened, codec, coded)
+    if place is not None and opened.rows is not None and opened.sealed is None:
+        faults += _log_faults(place)
     most, bits = opened.most, _bits(opened, codec, coded)
     if opened.sealed is not None:
         most = opened.sealed.settings.rows_per_person
@@ -234,6 +236,19 @@ def _live_faults(opened: OpenedStore, codec: Codec | None, coded: int | None) ->
             )
         )
     return found
+
+
+def _log_faults(place: Path) -> list[Fault]:
+    """Return the logs of SQLite, of which rows are not read: a database is opened without them."""
+    logs = sorted(place.rglob("*-wal")) if place.is_dir() else [Path(f"{place}-wal")]
+    return [
+        Fault(
+            what=f"rows that are not read: {log.name}, a log of SQLite, may hold any",
+            remedy=f'sqlite3 "{str(log).removesuffix("-wal")}" "PRAGMA wal_checkpoint(TRUNCATE)"',
+        )
+        for log in logs
+        if log.is_file() and log.stat().st_size
+    ]
 
 
 def _bits(opened: OpenedStore, codec: Codec | None, coded: int | None) -> float | None:

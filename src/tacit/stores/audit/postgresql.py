@@ -77,8 +77,11 @@ def _read_column(
         # pgvector's types and arrays alike are cast to float4[]: lists of numbers
         asked = sa.select(sa.cast(cell, sa.ARRAY(sa.REAL))).select_from(table)
         rows = [one for (one,) in connection.execute(asked.where(cell.is_not(None)))]
-        if len({len(one) for one in rows}) == 1:
+        # arrays of several lengths, or of arrays, are no vectors: they tell what they hold
+        if len({len(one) for one in rows}) == 1 and np.ndim(rows[0]) == 1:
             found.vectors.append(np.array(rows, np.float32))
+        elif rows:
+            found.clear.append(name)
         return
     held = [one for (one,) in connection.execute(sa.select(cell).select_from(table))]
     held = [one for one in held if one is not None]

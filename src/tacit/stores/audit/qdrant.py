@@ -56,6 +56,8 @@ def read_qdrant(path: Path, by: str | None = None) -> OpenedStore:
             rows += _vectors(fields.get("vector"))
             payload = fields.get("payload") or {}
             names.update({"id", *payload})
+            if _other(fields.get("vector")):
+                names.add("vector, of numbers that are not read")
             if by in payload:
                 found.counts[str(payload[by])] += 1
         if len({len(row) for row in rows}) == 1:
@@ -82,3 +84,10 @@ def _vectors(held: Any) -> list[list[float]]:
     if all(isinstance(number, float | int) for number in held):
         return [held]
     return [row for one in held for row in _vectors(one)]
+
+
+def _other(held: Any) -> bool:
+    """Whether there is anything but dense vectors, as sparse ones, which may say the words."""
+    if isinstance(held, dict | list):
+        return any(map(_other, held.values() if isinstance(held, dict) else held))
+    return not isinstance(held, float | int | None)

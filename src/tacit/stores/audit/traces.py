@@ -56,12 +56,14 @@ def find_vectors(path: Path, vectors: npt.NDArray[np.float32]) -> tuple[Trace, .
     not found.
 
     Args:
-        path: a file, or a folder.
+        path: a file, with the logs of SQLite beside it, or a folder.
         vectors: (n, d), whose rows are looked for.
     """
     sought = list(_sought(vectors))
     found = []
-    for place in sorted(path.rglob("*")) if path.is_dir() else [path]:
+    # a database of SQLite has its newest or its former rows in a log beside it
+    alone = [Path(f"{path}{end}") for end in ("", "-wal", "-journal")]
+    for place in sorted(path.rglob("*")) if path.is_dir() else alone:
         if not place.is_file():
             continue
         owners: dict[str, set[int]] = {}
