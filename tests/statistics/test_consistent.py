@@ -191,3 +191,13 @@ def test_a_column_that_is_summed_twice_is_refused():
     )  # fmt: skip
     with pytest.raises(ValueError, match="each number once"):
         prepare([Sum(("x", "x")), GroupBy(Sum(("x",)), "city")], frame, promise, Effort(trials=0))
+
+
+def test_where_no_key_is_found_nothing_is_made_to_add_up():
+    frame = pd.DataFrame({"who": range(3), "city": ["Bern", "Oslo", "Rome"]})
+    promise = Table(epsilon=1.0, delta=1e-6, person="who", clip=2, consistent=True)
+    release = privatize("rows by city", frame, promise, Effort(trials=0))
+    assert dict(zip(release.numbers.names, release.numbers.values, strict=True)) == {
+        "keys[city]": 0.0
+    }
+    assert check_release(Release.from_dict(release.to_dict()), Policy(max_success=0.9)).passed

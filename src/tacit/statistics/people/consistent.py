@@ -12,7 +12,7 @@ import numpy as np
 from tacit._ground.checks import Array
 from tacit.releases.release import Release
 from tacit.statistics.details import declared_columns
-from tacit.statistics.queries.counts import GroupBy, RowCount
+from tacit.statistics.queries.counts import GroupBy, KeyCount, RowCount
 from tacit.statistics.queries.language import bind_query
 from tacit.statistics.queries.moments import Sum
 from tacit.statistics.queries.statistic import NORMAL_95, Columns, Statistic
@@ -178,7 +178,8 @@ def consistency_of(
         for place, (name, term) in enumerate(numbers, first):
             found.setdefault(name, {})[place] = term
         first += len(bound.names)
-    if not found:
+    if not found and not any(isinstance(one, KeyCount) for one in asked):
+        # where no key was found there is no group, which is no fault of the query
         raise ValueError("consistent: expected counts of rows, or sums, got none")
     return Consistency(
         tuple(
