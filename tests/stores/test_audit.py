@@ -359,3 +359,14 @@ def test_vectors_that_are_not_read_are_said_to_stand_in_the_clear(tmp_path):
     found = audit_store(tmp_path)
     assert found.rows == 2
     assert found.clear == ("notes.id", "notes.vector, of numbers that are not read")
+
+
+def test_tables_beside_a_sealed_store_are_looked_at_too(tmp_path):
+    store = filled(PLACES["sqlite"](tmp_path))
+    (place,) = (one for one in tmp_path.iterdir() if one.suffix != ".lock")
+    assert audit_store(place).clear == ()
+    table(place, vectors())
+    assert audit_store(place).clear == ("notes.vector",)
+    found = audit_store(place, codec=store.codec)
+    assert (found.rows, found.on_codebook) == (COUNT, 0)
+    assert "live vectors" in found.verdict

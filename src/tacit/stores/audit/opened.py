@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from tacit.stores.backends.base import Backend, State
 from tacit.stores.header import StoreHeader
 
 Rows = npt.NDArray[np.float32]
+# tables of a sealed store in a database
+SEALED = ("tacit_documents", "tacit_store")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -71,15 +73,24 @@ def told(found: StoredColumns, kind: str, clean: str, by: str | None) -> OpenedS
     )
 
 
-def sealed_store(backend: Backend, kind: str) -> OpenedStore:
-    """Return what the header of a sealed store says, and how many rows it has."""
+def sealed_store(backend: Backend, kind: str, beside: StoredColumns | None = None) -> OpenedStore:
+    """Return what the header of a sealed store says, and how many rows it has.
+
+    Args:
+        backend: where it is.
+        kind: in words.
+        beside: columns of other tables in the same place, which are not sealed.
+    """
     state = backend.state()
     assert isinstance(state, State)
     header = StoreHeader.read(state.header)
     rows = len(backend.columns(header.sizes))
     backend.close()
     clean = "tacit.stores.SealedStore(…).compact()"
-    return OpenedStore(kind=kind, sealed=header, rows=rows, clean=clean)
+    others = told(beside or StoredColumns(), kind, clean, None)
+    mixed = beside is not None and bool(beside.vectors) and others.vectors is None
+    clear = (*others.clear, *(["vectors of several lengths"] if mixed else []))
+    return replace(others, sealed=header, rows=rows, clear=clear)
 
 
 def read_only(path: Path) -> sqlite3.Connection:

@@ -10,7 +10,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from tacit.databases import label_of, open_engine, parse_location, reason
-from tacit.stores.audit.opened import OpenedStore, StoredColumns, sealed_store, told
+from tacit.stores.audit.opened import SEALED, OpenedStore, StoredColumns, sealed_store, told
 
 # of the engine and of drivers that are asked at once
 FAULTS = (sa.exc.SQLAlchemyError, OSError)
@@ -52,14 +52,15 @@ def read_postgresql(
         with engine.connect() as connection:
             columns = connection.execute(COLUMNS).all()
             folder = _folder(connection)
-            if any(one.table_name == "tacit_documents" for one in columns):
-                from tacit.stores.backends.database import DatabaseBackend
-
-                kind = "a sealed table of PostgreSQL"
-                return sealed_store(DatabaseBackend(location), kind), folder
             found = StoredColumns()
             for column in columns:
-                _read_column(connection, column, width, by, found)
+                if column.table_name not in SEALED:
+                    _read_column(connection, column, width, by, found)
+        if any(one.table_name == "tacit_documents" for one in columns):
+            from tacit.stores.backends.database import DatabaseBackend
+
+            kind = "a sealed table of PostgreSQL"
+            return sealed_store(DatabaseBackend(location), kind, found), folder
     except FAULTS as error:
         raise ValueError(f"PATH: {label_of(url)}: {reason(error)}") from None
     finally:

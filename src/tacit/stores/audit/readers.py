@@ -16,6 +16,7 @@ from tacit.releases.stores import check_rows, open_store
 from tacit.releases.vectors import SUFFIXES, open_vectors
 from tacit.stores.audit.faiss_bits import index_bits
 from tacit.stores.audit.opened import (
+    SEALED,
     OpenedStore,
     Rows,
     StoredColumns,
@@ -138,13 +139,14 @@ def _sqlite(path: Path, width: int | None, by: str | None) -> OpenedStore:
     try:
         with read_only(path) as connection:
             names = _tables(connection)
-            if "tacit_documents" in names:
-                from tacit.stores.backends.database import DatabaseBackend
-
-                return sealed_store(DatabaseBackend(path), "a sealed database of SQLite")
             found = StoredColumns()
             for name in names:
-                _read_table(connection, name, width, by, found)
+                if name not in SEALED:
+                    _read_table(connection, name, width, by, found)
+        if "tacit_documents" in names:
+            from tacit.stores.backends.database import DatabaseBackend
+
+            return sealed_store(DatabaseBackend(path), "a sealed database of SQLite", found)
     except sqlite3.DatabaseError:
         raise ValueError(f"PATH: {path} is not a database of SQLite, or is damaged") from None
     return told(found, "a database of SQLite", f'sqlite3 "{path}" VACUUM', by)
@@ -197,17 +199,19 @@ def _lance(path: Path, by: str | None) -> OpenedStore:
         import lancedb
     except ImportError:
         raise ValueError(f"PATH: a LanceDB needs lancedb: {install_with('lancedb')}") from None
-    if (path / "tacit_documents.lance").is_dir():
-        from tacit.stores.backends.lance import LanceBackend
-
-        return sealed_store(LanceBackend(path), "a sealed table of LanceDB")
     database, found = lancedb.connect(path), StoredColumns()
     for place in sorted(path.glob("*.lance")):
+        if place.stem in SEALED:
+            continue
         table: Any = database.open_table(place.stem).to_arrow()
         for name in table.schema.names:
             _read_column(f"{place.stem}.{name}", table[name], found)
             if name == by:
                 found.counts.update(table[name].to_pylist())
+    if (path / "tacit_documents.lance").is_dir():
+        from tacit.stores.backends.lance import LanceBackend
+
+        return sealed_store(LanceBackend(path), "a sealed table of LanceDB", found)
     clean = "table.optimize(cleanup_older_than=timedelta(0), delete_unverified=True)"
     return told(found, "a LanceDB", clean, by)
 
