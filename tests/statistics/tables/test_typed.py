@@ -287,3 +287,14 @@ def test_durations_that_python_has_none_for_leave_the_other_columns_readable():
     spans = np.array([5, "NaT", 10**15], dtype="m8[s]")
     read = read_table(pandas.DataFrame({"t": spans, "x": [1.0, 2.0, 3.0]}), ["x"])
     assert read.rows.tolist() == [[1.0], [2.0], [3.0]]
+
+
+@pytest.mark.parametrize(
+    "kind", [(pa.binary(), pa.string()), (pa.large_binary(), pa.large_string())]
+)
+def test_a_text_that_is_no_utf_8_refuses_no_row_but_its_own(kind):
+    texts = pa.array([b"a", b"ok", None, b"\xff\xfe", b"ok"], kind[0]).view(kind[1])
+    table = pa.table({"x": [0.0, 1.0, 2.0, 3.0, 4.0], "s": texts}).slice(1)
+    assert read_table(table, ["x"]).rows[:, 0].tolist() == [1.0, 2.0, 3.0, 4.0]
+    read = read_table(table, categories={"s": ["ok"]}, missing="drop-unreadable")
+    assert read.rows.tolist() == [[1.0, 0.0], [4.0, 0.0]]

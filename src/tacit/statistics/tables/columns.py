@@ -148,10 +148,26 @@ def _of_storage(column: Any) -> ColumnCells:
     with warnings.catch_warnings():
         # of types that it does not know it has the storage
         warnings.simplefilter("ignore")
-        cells = column.to_pylist()
+        try:
+            cells = column.to_pylist()
+        except UnicodeDecodeError:
+            if name not in ("STRING", "LARGE_STRING"):
+                raise ValueError("data: expected texts in UTF-8, got other bytes") from None
+            cells = _repaired(column)
     if "STRING" in name:
         return ColumnCells(cells)
     return replace(of_objects(cells), odd=SPANS if name.startswith("INTERVAL") else None)
+
+
+def _repaired(column: Any) -> list[str | None]:
+    """Return texts of which some are no UTF-8, with U+FFFD for what is none: each by itself."""
+    held, missing = arrow.view(column), arrow.absent(column).tolist()
+    ends = np.asarray(held.buffer(1))[held.offset : held.offset + held.length + 1].tolist()
+    whole = bytes(held.buffer(2))
+    return [
+        None if nothing else whole[start:end].decode("utf-8", "replace")
+        for start, end, nothing in zip(ends[:-1], ends[1:], missing, strict=True)
+    ]
 
 
 def unreadable(kind: Any) -> bool:
