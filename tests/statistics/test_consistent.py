@@ -201,3 +201,18 @@ def test_where_no_key_is_found_nothing_is_made_to_add_up():
         "keys[city]": 0.0
     }
     assert check_release(Release.from_dict(release.to_dict()), Policy(max_success=0.9)).passed
+
+
+def test_of_more_keys_than_add_up_the_first_are_told(monkeypatch):
+    for room in ("consistent", "found"):
+        monkeypatch.setattr(f"tacit.statistics.people.{room}.MOST_CELLS", 5)
+    cities = np.repeat([f"city {number}" for number in range(4)], 60)
+    frame = pd.DataFrame({"who": np.arange(240), "city": cities, "sex": ["f", "m"] * 120})
+    promise = Table(
+        epsilon=30.0, delta=1e-3, person="who", clip=1, consistent=True, levels={"sex": SEXES}
+    )  # fmt: skip
+    release = privatize("rows by city by sex", frame, promise, Effort(trials=0))
+    assert release.numbers.names[0] == "keys[city]"
+    assert {name.split("|")[1] for name in release.numbers.names[1:]} == {
+        "city=city 0", "city=city 1",
+    }  # fmt: skip

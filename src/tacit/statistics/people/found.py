@@ -17,6 +17,7 @@ from tacit.releases.release import Release
 from tacit.releases.strength import gaussian_mu
 from tacit.statistics.bounded.workflow import summable
 from tacit.statistics.details import NumbersDetails
+from tacit.statistics.people.consistent import MOST_CELLS
 from tacit.statistics.people.keys import (
     DELTA_SHARE,
     KEYS_SHARE,
@@ -25,6 +26,7 @@ from tacit.statistics.people.keys import (
     find_among,
     find_keys,
 )
+from tacit.statistics.people.plan import PeoplePlan
 from tacit.statistics.people.radius import left_of
 from tacit.statistics.people.ranges import EDGES, PARTS, RangeSearch, weigh_parts, weights_of
 from tacit.statistics.people.workflow import FoundKeys, PreparedPeople, certify_clipped
@@ -66,6 +68,7 @@ class PreparedFound(PreparedNumbers):
         found: how keys are found; None where they were declared.
         ranges: how bounds are found; None where they were declared.
         asking: what is asked once they are.
+        most: keys of which numbers are released, at most.
     """
 
     request: StatisticRequest = field(repr=False)
@@ -73,6 +76,7 @@ class PreparedFound(PreparedNumbers):
     found: FoundKeys | None
     ranges: RangeSearch | None
     asking: Asking = field(repr=False)
+    most: int = MOST_FOUND
 
     def read(self) -> None:
         """Weigh keys and parts where the rows are, so that the draw cannot fail for want of them.
@@ -97,7 +101,7 @@ class PreparedFound(PreparedNumbers):
             bounds = {**pool.bounds, **dict(zip(pool.unknown, ends, strict=True))}
             pool = replace(pool, bounds=bounds, unknown=())
         if self.found is not None:
-            keys = _find(request, self.found.search, drawn_from)
+            keys = _find(request, self.found.search, drawn_from)[: self.most]
             pool = pool.with_keys(keys)
         known = replace(request, query=self.asking.query(request, pool, keys), pool=pool)
         plan, planned = certify_clipped(
@@ -162,8 +166,17 @@ def prepare_found(request: StatisticRequest, asking: Asking | None = None) -> Pr
         found=found,
         ranges=ranges,
         asking=asking,
+        most=_most(plan),
     )
     return replace(prepared, expected=_expected(planned.names, plan.errors, ranges))
+
+
+def _most(plan: PeoplePlan) -> int:
+    """Return of how many keys numbers are released, from a plan of one of them."""
+    if plan.consistency is None:
+        return MOST_FOUND
+    # more cells than are made to add up would be refused when the keys' budget is spent
+    return MOST_CELLS // max(one.sums.shape[1] for one in plan.consistency.tables)
 
 
 def _expected(
@@ -222,7 +235,7 @@ def _find(request: StatisticRequest, search: KeySearch, rng: RandomSource) -> Ke
         found = find_among(pool.keys_elsewhere, search, random_bits(rng))
     # the one place where what was found of the table leaves
     told: Any = outlet.let_out(frozenset(found))
-    return tuple(sorted(told))[:MOST_FOUND]
+    return tuple(sorted(told))
 
 
 def _plain(names: tuple[str, ...] | Array, places: Any) -> list[str] | list[float]:
