@@ -358,6 +358,9 @@ def test_vectors_that_are_not_read_are_said_to_stand_in_the_clear(tmp_path):
     collection(tmp_path, [Point({"dense": row, "words": Sparse()}), Point({"dense": row})])
     found = audit_store(tmp_path)
     assert found.rows == 2
+    # a point without a state is none
+    collection(tmp_path / "empty", [Sparse()])
+    assert audit_store(tmp_path / "empty").rows is None
     assert found.clear == ("notes.id", "notes.vector, of numbers that are not read")
 
 

@@ -72,7 +72,8 @@ def _fields(content: Any, place: Path) -> dict[str, Any]:
         held = _Reader(io.BytesIO(content)).load()
     except Exception:
         raise ValueError(f"PATH: {place} holds a point that cannot be read") from None
-    return held.fields if isinstance(held, _Held) else {}
+    # one without a state was made and never filled
+    return getattr(held, "fields", {}) if isinstance(held, _Held) else {}
 
 
 def _vectors(held: Any) -> list[list[float]]:
