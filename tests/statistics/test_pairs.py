@@ -1,11 +1,14 @@
 """Groups of rows: disjoint, a function of the rows alone, and short where they are searched for."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.spatial import cKDTree
 
-from tacit.statistics import pairs
+from tacit import Effort, Rows
+from tacit.statistics import pairs, prepare
 from tacit.statistics.pairs.matching import Flat, exchange, first_groups
+from tacit.statistics.queries import Mean
 
 
 def longest(pairing, rows):
@@ -147,3 +150,12 @@ def test_neighbours_among_all_rows_are_those_of_a_tree(count, columns, wanted):
     np.testing.assert_array_equal(
         Flat(rows).query(points, wanted), cKDTree(rows).query(points, k=wanted)[1]
     )
+
+
+@pytest.mark.parametrize("query", ["histogram:a:-9,0,9", Mean(("a",))])
+def test_a_column_of_a_frame_pairs_rows_though_the_query_names_others(query):
+    a, b = np.random.default_rng(0).normal(size=60), np.arange(60) % 5
+    frame = pd.DataFrame({"a": a, "b": b, "told": "a text"})
+    prepared = prepare(query, frame, Rows(success=0.6, pairs="column:b"), Effort(trials=0))
+    members = prepared.plan.pairing.members
+    assert (b[members[:, 0]] == b[members[:, 1]]).all()

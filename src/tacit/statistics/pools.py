@@ -485,6 +485,10 @@ def open_pool(
             wanted = _declared_columns(promise)
         else:
             wanted = columns_read(query, target)
+            scheme, _, paired = str(getattr(promise, "pairs", None)).partition(":")
+            if wanted is not None and scheme == "column":
+                # by which rows are paired
+                wanted = tuple(dict.fromkeys((*wanted, paired)))
         if person is not None:
             # rows that lack something are left out: that they are there is what is hidden
             wanted = None if wanted is None else list(dict.fromkeys((*wanted, person)))
