@@ -1,6 +1,7 @@
 """The pages: no link leads nowhere, every name exists, the reference shows what is public."""
 
 import importlib
+import importlib.util
 import pkgutil
 import re
 import tomllib
@@ -63,14 +64,27 @@ def test_pages_named_in_the_code_exist():
             assert (ROOT / name).exists(), (path, name)
 
 
+EXTRAS = {
+    "tacit.stores.langchain": "langchain_core",
+    "tacit.stores.llamaindex": "llama_index",
+    "tacit.stores.haystack": "haystack",
+}
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_names_of_the_library_exist(page):
     for name in set(re.findall(r"`(tacit(?:\.\w+)+)`", prose((ROOT / page).read_text("utf-8")))):
         if name in ENTRY_POINTS:
             continue
         holder, _, last = name.rpartition(".")
+        package = EXTRAS.get(holder)
+        if package is not None and importlib.util.find_spec(package) is None:
+            # what stands beside a package that is not installed here is looked up in its file
+            text = (ROOT / "src" / f"{holder.replace('.', '/')}.py").read_text("utf-8")
+            assert re.search(rf"^(class|def) {last}\b", text, re.M), name
+            continue
         module = importlib.import_module(holder)
-        assert hasattr(module, last) or importlib.import_module(name), name
+        assert hasattr(module, last) or importlib.util.find_spec(name), name
 
 
 def test_every_page_is_in_the_contents():

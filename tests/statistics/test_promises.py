@@ -164,7 +164,7 @@ def test_least_squares_that_sums_drown_names_the_other_method():
 def test_clamping_is_told_and_its_extent_is_not():
     wild = rows() * 100
     found = privatize("mean", wild, Table(success=0.6, bounds=BOUNDS), QUIET)
-    assert "taken as the bounds: x0, x1" in found.notes[0]
+    assert "counts as the nearer bound: x0, x1" in found.notes[0]
     assert found.details.clamped_rows > 250
     assert found.public().details.clamped_rows is None
     assert np.abs(found.values).max() <= 4.0

@@ -9,6 +9,7 @@ import torch
 from tacit.accounting import gaussian_shift
 from tacit.ledger import Ledger
 from tacit.releases import Release, load
+from tacit.releases.kinds import kind_named
 from tacit.training import LocalSteps, References, ReferenceSpentError, local_differences
 
 from .runs import flat, gradients, made, run_of, squares, task
@@ -96,7 +97,7 @@ def test_the_certificate_is_the_whole_budget_of_each_reference():
     assert max(divergence.bounds) <= 1e-5 * (1 + 1e-6)
     for squared, epsilon in zip(release.details.squared, [1.0, 2.0, 2.0, 4.0, 0.5], strict=True):
         assert gaussian_shift(np.sqrt(squared)).epsilon(1e-5) == pytest.approx(epsilon, rel=1e-6)
-    assert "privacy" in release.notes[0]
+    assert "privacy" in kind_named(release.kind).caution
     stored = json.loads(json.dumps(release.to_dict()))
     assert Release.from_dict(stored) == release == load(stored)
     public = release.public()
