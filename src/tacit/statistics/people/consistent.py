@@ -44,7 +44,8 @@ class AddedTables:
     @property
     def alone(self) -> bool:
         """Whether there is the finest table and no other: number i is cell i."""
-        return len(self.sums) == self.sums.shape[1]
+        rows, cells = self.sums.shape
+        return bool(rows == cells)
 
     def likeliest(self, values: Array, spreads: Array) -> Array:
         """Return the numbers (m,) that add up and are the likeliest of independent noisy ones.

@@ -176,7 +176,8 @@ def _most(plan: PeoplePlan) -> int:
     if plan.consistency is None:
         return MOST_FOUND
     # more cells than are made to add up would be refused when the keys' budget is spent
-    return MOST_CELLS // max(one.sums.shape[1] for one in plan.consistency.tables)
+    cells: int = max(one.sums.shape[1] for one in plan.consistency.tables)
+    return MOST_CELLS // cells
 
 
 def _expected(
