@@ -28,7 +28,7 @@ define INSTALL_TORCH
 $(INSTALL) $(TORCH) --index-url $(TORCH_CPU) --retries 0 || $(INSTALL) $(TORCH)
 endef
 
-.PHONY: demo test test-thorough test-services wheel release check-app lint bench docs pictures reference site experiments torch clean
+.PHONY: demo test test-thorough test-services wheel release check-app lint bench figures docs pictures reference site experiments torch clean
 
 demo: $(INSTALLED)
 	@$(BIN)/python experiments/demo/run.py
@@ -79,6 +79,10 @@ bench: $(BENCH_INSTALLED)
 	$(BIN)/python -m benchmarks.adapters
 	$(BIN)/python -m benchmarks.adapter_heads
 	$(BIN)/python -m benchmarks.dock_search
+
+# Every figure of docs/benchmarks.md measured anew: about ten minutes; --slow adds a fresh clone's demo and tests.
+figures: $(BENCH_INSTALLED)
+	$(BIN)/python -m benchmarks.measured $(FIGURES)
 
 docs: $(INSTALLED)
 	$(BIN)/python -m pytest tests/test_examples.py

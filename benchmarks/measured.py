@@ -143,7 +143,7 @@ def schedule(name: str, most: float) -> Callable[[], Measured]:
         theirs = least(lambda: found.append(composed(stages, 1e-4)), 2)
         return Measured(
             mine, most=most * theirs, peer="dp_accounting, steps of 1e-4", theirs=theirs,
-            note=f"ε {found[0]:.6f}; the peer's is {found[-1] - found[0]:.1e} above",
+            note=f"ε {found[0]:.6f}, the peer's {found[-1] - found[0]:+.1e} from it",
         )  # fmt: skip
 
     return measured
@@ -387,17 +387,20 @@ def page(kept: dict[str, dict[str, Any]]) -> str:
             _line(words, kept[key]) for key, (own, words, _) in FIGURES.items()
             if own == room and key in kept
         ]  # fmt: skip
-    seen = sorted({_where(found["where"]) for found in kept.values()})
-    parts.append("\n## Measured on\n\n" + "".join(f"- {words}\n" for words in seen))
+    loads: dict[str, list[float]] = {}
+    for found in kept.values():
+        loads.setdefault(_where(found["where"]), []).append(float(found["where"]["load"]))
+    parts.append("\n## Measured on\n\n")
+    parts += [
+        f"- {words}; {min(busy):g} to {max(busy):g} processes at work when a figure began\n"
+        for words, busy in sorted(loads.items())
+    ]
     parts.append(ELSEWHERE)
     return "".join(parts)
 
 
 def _where(at: dict[str, str]) -> str:
-    return (
-        f"{at['machine']}, Python {at['python']}, commit {at['commit']}, {at['day']}, "
-        f"{at['load']} processes at work when it began"
-    )
+    return f"{at['machine']}, Python {at['python']}, commit {at['commit']}, {at['day']}"
 
 
 def _line(words: str, found: dict[str, Any]) -> str:
