@@ -204,6 +204,8 @@ def test_a_claim_of_tacit_holds(kind):
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", [*KINDS, *SLOW])
 def test_claims_of_tacit_hold(kind):
-    found = campaign(kind, CLAIMS, 17)
+    # a composition of projections takes half a minute
+    claims = max(1, CLAIMS // 4) if kind == "projections" else CLAIMS
+    found = campaign(kind, claims, 17)
     assert found["false"] == 0
-    assert found["holds"] >= CLAIMS - CLAIMS // 25
+    assert found["holds"] >= claims - claims // 25
