@@ -159,3 +159,14 @@ def test_a_column_of_a_frame_pairs_rows_though_the_query_names_others(query):
     prepared = prepare(query, frame, Rows(success=0.6, pairs="column:b"), Effort(trials=0))
     members = prepared.plan.pairing.members
     assert (b[members[:, 0]] == b[members[:, 1]]).all()
+
+
+@pytest.mark.parametrize("scale", [1e160, 1e300, 1.7e308])
+@pytest.mark.parametrize("scaled", [True, False])
+def test_rows_whose_squares_overflow_are_in_disjoint_groups_of_their_near_ones(scale, scaled):
+    rows = np.random.default_rng(1).uniform(-1.0, 1.0, (400, 3)) * scale
+    found = pairs.nearest(rows, scaled=scaled)
+    assert np.unique(found.members).size == found.members.size
+    # as near as the same rows at another scale
+    own = pairs.nearest(rows / scale, scaled=scaled)
+    assert longest(found, rows / scale) <= 1.2 * longest(own, rows / scale)

@@ -6,6 +6,7 @@ members' neighbours.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import combinations
@@ -28,6 +29,8 @@ ROWS_TOGETHER = 2**15
 NEIGHBOURS = 12
 # Neighbours in more coordinates are looked for among all rows, so many of them in a bundle.
 TREE_COLUMNS, BUNDLE = 8, 16
+# Squares of larger numbers, and their sums, are no doubles.
+HUGE = 1e150
 WORST_GROUPS = 400
 MOST_ROUNDS = 4000
 # A round takes about a millisecond: so many of them are told together.
@@ -76,8 +79,8 @@ def nearest(
     """
     values = matrix("rows", rows)
     size, count = check_sizes(len(values), group_size)
-    features = _features(values, categories) if scaled else values
-    looked_up = features if search is None else matrix("search", search)
+    features = _features(values, categories) if scaled else _squarable(values)
+    looked_up = features if search is None else _squarable(matrix("search", search))
     if len(looked_up) != len(values):
         raise ValueError(f"search: expected {len(values)} rows, got {len(looked_up)}")
     kept = without(len(values), _farthest(features, len(values) - count * size))
@@ -87,6 +90,13 @@ def nearest(
     return Pairing(members, len(values), "nearest")
 
 
+def _squarable(numbers: Array) -> Array:
+    """Return numbers, over a power of two where their squares would overflow: the order stays."""
+    largest = float(np.abs(numbers).max(initial=0.0))
+    # exact but for what is then lost beside the largest: an infinite distance orders nothing
+    return numbers if largest < HUGE else np.ldexp(numbers, -math.frexp(largest)[1])
+
+
 def _features(values: Array, categories: Sequence[int]) -> Array:
     """Return numbers in units of their standard deviation, and a column for each category."""
     chosen = sorted({int(column) for column in categories})
@@ -94,7 +104,7 @@ def _features(values: Array, categories: Sequence[int]) -> Array:
         raise ValueError(
             f"categories: expected columns 0 to {values.shape[1] - 1}, got {list(categories)}"
         )
-    numbers = np.delete(values, chosen, axis=1)
+    numbers = _squarable(np.delete(values, chosen, axis=1))
     # numbers in units of their deviations about the median, so that no unit outweighs another
     middle = np.median(numbers, axis=0)
     spread = _spreads(numbers)
