@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from tacit.statistics.engines.dialects import Dialect
-from tacit.statistics.engines.statement import RowSource
+from tacit.statistics.engines.statement import RowSource, condition_met
 from tacit.statistics.people.quantiles import PERSON
 from tacit.statistics.queries.chosen import POINTS, AskedQuantile
 from tacit.statistics.queries.sums import Condition
@@ -57,7 +56,11 @@ class QuantileStatement:
             listed.append(f"CASE {cases} END AS g{number}")
             names.append(f"g{number}")
         others = [one for one in self.asked.conditions if one.column not in self.rows.keys]
-        met = ["p IS NOT NULL", f"x{column} IS NOT NULL", *map(self._met, others)]
+        met = [
+            "p IS NOT NULL",
+            f"x{column} IS NOT NULL",
+            *(condition_met(one, self.dialect) for one in others),
+        ]
         place = self._place(f"x{column}")
         held = ", ".join(["p", f"x{column} AS x", f"{place} AS t", *listed])
         inner = f"SELECT {held} FROM ({self.rows.text}) y WHERE {' AND '.join(met)}"
@@ -96,13 +99,3 @@ class QuantileStatement:
         most = self.dialect.whole(f"LEAST({share}, {number(float(POINTS))})")
         least = number(max(width * LEAST_SHARE, SMALLEST))
         return f"CASE WHEN {away} < {least} THEN 0 ELSE {most} END"
-
-    def _met(self, condition: Condition) -> str:
-        """Return a condition on a number that is there."""
-        name, number = f"x{condition.column}", self.dialect.number
-        parts = [f"{name} IS NOT NULL"]
-        if condition.low > -math.inf:
-            parts.append(f"{name} >= {number(condition.low)}")
-        if condition.high < math.inf:
-            parts.append(f"{name} {'<=' if condition.closed else '<'} {number(condition.high)}")
-        return " AND ".join(parts)

@@ -187,7 +187,8 @@ class Statement:
         """Return what the rows of a person and a cell add of a measure, a whole number."""
         one = block.measures[measure]
         needed = [f"x{place} IS NOT NULL" for place in dict.fromkeys(one.factors)]
-        met = " AND ".join(dict.fromkeys([*map(self._met, one.conditions), *needed]))
+        conditions = [condition_met(condition, self.dialect) for condition in one.conditions]
+        met = " AND ".join(dict.fromkeys([*conditions, *needed]))
         if not one.factors:
             counted = f"COUNT(CASE WHEN {met} THEN 1 END)" if met else "COUNT(*)"
             if one.once:
@@ -234,13 +235,13 @@ class Statement:
             return math.sqrt(math.ldexp(1.0, int(added.exponents[place]) - 60))
         return float(step)
 
-    def _met(self, condition: Condition) -> str:
-        """Return a condition on a number that is there."""
-        name, number = f"x{condition.column}", self.dialect.number
-        parts = [f"{name} IS NOT NULL"]
-        if condition.low > -math.inf:
-            parts.append(f"{name} >= {number(condition.low)}")
-        if condition.high < math.inf:
-            sign = "<=" if condition.closed else "<"
-            parts.append(f"{name} {sign} {number(condition.high)}")
-        return " AND ".join(parts)
+
+def condition_met(condition: Condition, dialect: Dialect) -> str:
+    """Return a condition on a number that is there, in SQL."""
+    name, number = f"x{condition.column}", dialect.number
+    parts = [f"{name} IS NOT NULL"]
+    if condition.low > -math.inf:
+        parts.append(f"{name} >= {number(condition.low)}")
+    if condition.high < math.inf:
+        parts.append(f"{name} {'<=' if condition.closed else '<'} {number(condition.high)}")
+    return " AND ".join(parts)
