@@ -59,6 +59,8 @@ def test_the_factor_is_judged_for_every_prior_and_multiplies(audit: Path) -> Non
     assert not check_release(audit, Policy(max_factor=math.nextafter(3, 0))).passed
     assert check_release(audit, Policy(max_nats=1.0987)).passed
     assert not check_release(audit, Policy(max_nats=math.log(3))).passed
+    # 0 nats is a limit that every release crosses, and not one that was left out
+    assert not check_release(audit, Policy(max_factor=3, max_nats=0)).passed
     twice = check_release(audit, Policy(max_factor=8, releases=2))
     assert not twice.passed
     assert twice.checks[0].found == 9.0

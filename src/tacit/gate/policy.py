@@ -70,7 +70,12 @@ class Policy:
     def asked(self) -> dict[str, float]:
         """The thresholds set, by name, in the order in which they are judged."""
         set_here = {name: getattr(self, name) for name in THRESHOLDS}
-        return {name: limit for name, limit in set_here.items() if limit not in (None, False)}
+        # 0 is a limit, though it equals False
+        return {
+            name: limit
+            for name, limit in set_here.items()
+            if limit is not None and limit is not False
+        }
 
     @property
     def given(self) -> dict[str, Any]:
