@@ -266,10 +266,9 @@ def test_a_process_that_dies_at_any_moment_leaves_the_old_store_or_the_new(tmp_p
 
 
 def test_a_key_that_has_sealed_all_it_may_seals_no_more(tmp_path, monkeypatch):
-    from tacit.stores import sealing
-    from tacit.stores import store as module
+    from tacit.stores import opening, sealing
 
-    monkeypatch.setattr(sealing, "MOST_SEALINGS", module.TOGETHER + COUNT + 2)
+    monkeypatch.setattr(sealing, "MOST_SEALINGS", opening.TOGETHER + COUNT + 2)
     store = filled(FolderBackend(tmp_path / "notes"))
     store.add(documents(1, 100), vectors(1))
     with pytest.raises(ValueError, match="key: it has sealed all it may; rotate the key"):
