@@ -391,12 +391,18 @@ def answered_about_people(rows):
     session = Session(rows, promise, columns=["x", "who"], path="kept.json")
     for query in ("mean", "std", "count"):
         session.ask(query, share=0.2)
-    levels = {"x": [float(one) for one in range(20)]}
+    told, levels = [], {"x": [float(one) for one in range(20)]}
     found = Table(mu=3.0, person="who", clip="auto", levels=levels)
     with Session(rows, found, columns=["x", "who"], path="found.json") as finding:
         finding.ask("rows by x", share=0.5)
+    own = {"person": "who", "clip": 3, "epsilon": 30.0, "delta": 0.1}
+    for more in ({"levels": {"x": "auto"}}, {"bounds": {"x": "auto"}}):
+        seeking = Session(rows, Table(**own, **more), columns=["x", "who"])
+        query = "rows by x" if "levels" in more else "mean"
+        told += [seeking.ask(query, share=0.4).published() for _ in range(2)]
+        told += [seeking.price(query, share=0.1).expected, repr(seeking)]
     again = Session(rows, promise, columns=["x", "who"], path="kept.json")
-    return [list(again.answers), again.spends, again.remaining, repr(again)]
+    return [list(again.answers), again.spends, again.remaining, repr(again), told]
 
 
 @tells_nothing_beside("statistic", "statistic-people")

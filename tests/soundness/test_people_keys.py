@@ -2,7 +2,9 @@
 
 import functools
 import itertools
+import json
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import mpmath
@@ -13,10 +15,13 @@ import tacit.statistics.people.keys as room
 from tacit import Effort, Table
 from tacit.guarantees import ApproximateDP, SuccessBound
 from tacit.guarantees.adjacency import Adjacency
-from tacit.statistics import prepare
+from tacit.statistics import Session, prepare
 from tacit.statistics.people.keys import KeySearch, find_keys, threshold_of, weight_of
 from tacit.statistics.people.proof import proof
 from tacit.statistics.people.release import recompute
+from tacit.statistics.queries import GroupBy, Sum
+from tacit_check.claims import check
+from tacit_check.reading import parse
 
 from .registry import certifies
 
@@ -198,3 +203,56 @@ def test_a_clip_is_found_where_enough_keys_are(keys, found, clip):
     assert recompute(release) == ""
     kinds = [part["of"]["kind"] for part in proof(release).mechanism["parts"]]
     assert kinds[3:] == ["discrete-gaussian", *["exponential"] * (found == "private")]
+
+
+@certifies(SuccessBound, ApproximateDP)
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+def test_what_the_answers_of_a_session_find_is_one_budget(adjacency):
+    rng = np.random.default_rng(67)
+    rows = np.stack(
+        [rng.integers(0, 3, 9000), rng.integers(0, 2, 9000), rng.uniform(5.0, 9.0, 9000),
+         rng.integers(0, 2000, 9000)], axis=1,
+    ).astype(float)  # fmt: skip
+    promise = Table(
+        epsilon=3.0, delta=1e-5, person="who", clip=5, adjacency=adjacency,
+        levels={"a": "auto", "b": "auto"}, bounds={"x": "auto"},
+    )  # fmt: skip
+    session = Session(rows, promise, columns=["a", "b", "x", "who"])
+    asked = [("rows by a", 0.2), (GroupBy(Sum("x"), "b"), 0.5), ("rows by a by b", 0.1)]
+    answers = [session.ask(query, share=share) for query, share in (*asked, ("count", 0.2))]
+    apart, spent, passing = (2 if adjacency == "replace" else 1), Fraction(0), Fraction(0)
+    for one in answers:
+        details, keys, ranges = one.details, one.details.keys, one.details.ranges
+        found = [] if keys is None else keys.rounds
+        squares = [Fraction(apart * room.UNIT**2, each.variance - 16) for each in found]
+        if ranges is not None:
+            reach = ranges.reach(promise.adjacency)
+            squares.append(Fraction(reach**2, ranges.variance - 16))
+        squares.append(Fraction(details.reach**2, details.variance - 16))
+        passing += 0 if keys is None else Fraction(keys.delta)
+        assert 0.999 * details.level**2 < sum(squares) <= Fraction(details.level) ** 2
+        spent += sum(squares)
+        assert one.guarantees[1].epsilon == 3.0
+        assert recompute(one) == ""
+        told = check(parse(json.dumps({"proof": one.published()["proof"]}).encode()))
+        assert {held.verdict for held in told.verdicts} == {"holds"}
+    assert [one.details.key_column for one in answers] == ["a", "b", None, None]
+    assert len(answers[2].names) == 6
+    # of every answer within the budget, μ and the chance that an own key passes are (ε, δ)
+    mu, delta = session.budget, answers[0].details.session.delta
+    assert 0.999 * mu**2 < spent <= Fraction(mu) ** 2
+    assert 0.69 * Fraction(delta) < passing <= Fraction(delta)
+    with mpmath.workdps(30):
+        mu = mpmath.mpf(mu)
+        noise = mpmath.ncdf(mu / 2 - 3 / mu) - mpmath.exp(3) * mpmath.ncdf(-mu / 2 - 3 / mu)
+        assert 0.99e-5 < noise + (1 - noise) * delta <= 1e-5
+        assert session.membership.success >= mpmath.ncdf(mu / 2) + delta / 2
+    # a file that sets no δ apart, or says that its part was larger, is refused
+    details = answers[0].details
+    for turn in (
+        replace(details.session, delta=0.0),
+        replace(details.session, delta=1.01 * details.session.delta),
+        replace(details.session, spend=0.5 * details.session.spend),
+    ):
+        with pytest.raises(ValueError, match=r"tells|details give|removed|other guarantees"):
+            recompute(replace(answers[0], details=replace(details, session=turn)))

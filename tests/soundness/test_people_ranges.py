@@ -14,7 +14,7 @@ import pytest
 from tacit import Effort, Table
 from tacit.guarantees import ApproximateDP, GaussianDP, SuccessBound
 from tacit.guarantees.adjacency import Adjacency
-from tacit.statistics import Session, prepare, prepare_sql
+from tacit.statistics import prepare, prepare_sql
 from tacit.statistics.engines.workflow import answer
 from tacit.statistics.people.keys import UNIT
 from tacit.statistics.people.ranges import (
@@ -157,9 +157,6 @@ def test_few_persons_are_refused_with_the_reason():
     divisor = Table(epsilon=1.0, person="who", bounds={"x": "auto"}, clip=2)
     with pytest.raises(ValueError, match="declared bounds are not below 0"):
         prepare("ratio:x,x", people(40), divisor, QUICK)
-    session = Table(mu=1.0, person="who", clip=2, bounds={"x": "auto"})
-    with pytest.raises(ValueError, match="auto"):
-        Session(people(40), session)
 
 
 @pytest.mark.parametrize("pure", [True, False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -9,7 +10,7 @@ import pandas as pd
 import pytest
 
 import tacit.statistics.people.contributors
-from tacit import Draw, Effort, Rows, Table
+from tacit import Draw, Effort, Ledger, Rows, Table
 from tacit.statistics import Session, prepare, privatize, read_table
 from tacit.statistics.people.noise import PARTS, laplace_noise
 from tacit.statistics.people.release import recompute
@@ -117,13 +118,66 @@ def test_what_is_refused_names_its_field(promise, names):
     ("promise", "names"),
     [
         ({"epsilon": 1.0, "clip": 3}, "delta"),
-        ({"epsilon": 1.0, "delta": 1e-6, "clip": 3, "bounds": {"x": "auto"}}, "bounds"),
+        ({"mu": 1.0, "clip": 3, "levels": {"x": "auto"}}, "levels"),
+        ({"epsilon": 1.0, "delta": 1e-6, "clip": 3, "levels": {"y": "auto"}}, "levels"),
     ],
 )
 def test_a_session_adds_what_it_can_add(promise, names):
     rows = np.column_stack([np.arange(20.0), np.arange(20) % 5])
     with pytest.raises(ValueError, match=f"^{names}: expected"):
         Session(rows, Table(**promise, person="who"), columns=["x", "who"])
+
+
+def of_cities(persons=900):
+    rng = np.random.default_rng(89)
+    who = rng.integers(0, persons, 3 * persons)
+    city = rng.choice(["Bern", "Oslo", "Rome"], len(who))
+    return pd.DataFrame({"who": who, "city": city, "x": rng.lognormal(9.0, 0.3, len(who))})
+
+
+SEEKING = Table(
+    epsilon=2.0, delta=1e-5, person="who", clip=6,
+    bounds={"x": "auto"}, levels={"city": "auto"},
+)  # fmt: skip
+
+
+def test_what_a_session_found_stands_and_a_ledger_counts_it_once(tmp_path):
+    frame, book, kept = of_cities(), Ledger(tmp_path / "book.db"), tmp_path / "kept"
+    with Session(frame, SEEKING, path=kept, ledger=book, secret="shop") as session:
+        offer = session.price("rows by city", share=0.2)
+        assert offer.expected[0].name == "rows|city=each key found"
+        assert session.spends == ()
+        first = offer.draw()
+        assert first.names[0] == "keys[city]"
+        second = session.ask("mean by city", share=0.4)
+    # taken up again, what was found is known, for nothing
+    with Session(frame, SEEKING, path=kept, ledger=book, secret="shop") as session:
+        third = session.ask("mean by city", share=0.3)
+        assert third.details.keys is third.details.ranges is None
+        assert third.details.session.earlier == ("city", "x")
+        assert third.details.promise.bounds == second.details.promise.bounds
+        with pytest.raises(ValueError, match="left of the budget"):
+            session.ask("rows", share=0.2)
+    assert len(third.names) == len(second.names) == len(first.names) - 1
+    spent = book.spent("shop")
+    assert list(spent.approximate.values()) == [(2.0, 1e-5)]
+    assert (spent.releases, spent.open) == (3, 0)
+    # another ledger has not counted it
+    other = Ledger(tmp_path / "other.db")
+    with Session(frame, SEEKING, path=kept, ledger=other, secret="shop") as session:
+        with pytest.raises(ValueError, match=r"reserv"):
+            session.ask("rows", share=0.05)
+        assert len(session.spends) == 3
+
+
+def test_a_session_that_finds_too_few_persons_has_spent_what_it_was_charged():
+    session = Session(of_cities(40)[["who", "x"]], replace(SEEKING, levels=None))
+    with pytest.raises(ValueError, match="in one part of the log scale"):
+        session.ask("mean", share=0.01)
+    assert len(session.spends) == 1
+    assert session.answers == (None,)
+    # and may be asked again
+    assert session.price("mean", share=0.9).expected[0].name.startswith("mean[x] (as if x")
 
 
 def test_a_session_finds_how_far_a_person_moves_each_answer(tmp_path):
@@ -315,7 +369,7 @@ def test_an_infinite_number_is_the_bound_wherever_the_table_is(tmp_path):
     frame.to_csv(csv, index=False)
     promise = Table(mu=300.0, person="who", clip=1, bounds={"x": (0.0, 5.0)})
     query = "rows+mean"
-    read = PoolFlags(missing="bounded").read_pool(csv, query, None, None, None, "who", None)
+    read = PoolFlags(missing="bounded").read_pool(csv, query, None, None, None, "who")
     for pool in (
         frame,
         frame.to_numpy(),

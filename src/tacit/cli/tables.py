@@ -152,7 +152,7 @@ class PoolFlags(TableFlags):
         levels: Mapping[str, Sequence[float | str]] | None,
         paired_by: str | None = None,
         person: str | None = None,
-        sought: str | None = None,
+        sought: Sequence[str] = (),
     ) -> DataTable:
         """Return the table with the columns that a statistic needs.
 
@@ -164,13 +164,13 @@ class PoolFlags(TableFlags):
             paired_by: a column along which rows are paired.
             person: a column of names of persons; rows that lack something are left out then, as
                 whether they are there is what is hidden.
-            sought: a column whose keys are found from the table.
+            sought: columns whose keys are found from the table.
         """
-        names = self._names(query, target, paired_by, person)
+        names = self._names(query, target, paired_by, person, *sought)
         coded = self._coded(levels)
         if person is None:
             return self.read(data, names, missing=self.missing or "refuse", categories=coded)
-        beside = [name for name in (person, sought) if name and name not in self.coded]
+        beside = [name for name in (person, *sought) if name and name not in self.coded]
         coded = [*(coded or ()), *dict.fromkeys(beside)]
         # where the table is hidden, bounds hold infinite numbers; where it is not there are none
         missing = "bounded" if self.missing == "bounded" else "drop-unreadable"

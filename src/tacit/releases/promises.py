@@ -48,15 +48,18 @@ def bounds_of(texts: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def levels_of(texts: Sequence[str]) -> dict[str, list[float] | list[str]]:
-    """Return the categories of columns: numbers, as in ``region=1,2,3``, or words."""
-    found: dict[str, list[float] | list[str]] = {}
+def levels_of(texts: Sequence[str]) -> dict[str, Any]:
+    """Return the categories of columns: numbers, as in ``region=1,2,3``, words, or ``auto``."""
+    found: dict[str, Any] = {}
     for text in texts:
         name, given, levels = text.partition("=")
         words = next(csv.reader(io.StringIO(levels), skipinitialspace=True), [])
         if not name.strip() or not given or not any(word.strip() for word in words):
             raise ValueError(f"expected NAME=LEVEL,LEVEL, got {text!r}")
         _once(name.strip(), found)
+        if levels.strip() == AUTO:
+            found[name.strip()] = AUTO
+            continue
         try:
             found[name.strip()] = [float(word) for word in words]
         except ValueError:
@@ -243,7 +246,8 @@ class Table:
         bounds: Lowest and highest of every column that is read, by its name, or in Python (p, 2);
             declared without looking at the table: a number outside counts as the nearer bound. Of
             persons, auto finds those of a column from the table, for a tenth of the budget.
-        levels: Categories of columns, declared: numbers, or words of a column of texts.
+        levels: Categories of columns, declared: numbers, or words of a column of texts. Of persons,
+            auto finds those of a column that enough of them have, for a share of ε and of δ.
         adjacency: Which tables are neighbours: one record more, or one replaced.
         person: Column that says whose a row is: all rows of one person are hidden together, and
             with ε alone the noise is discrete Laplace.
@@ -280,6 +284,26 @@ class Table:
         check_unit(self)
         if self.consistent and self.person is None:
             raise ValueError("consistent: expected a person whose rows are hidden, got none")
+        if self.sought and (self.person is None or self.epsilon is None or self.delta is None):
+            raise ValueError(
+                f"levels: expected categories of {self.sought[0]!r}, as they are found for persons "
+                f"(person, --person) under epsilon with delta alone, got {AUTO}"
+            )
+
+    @property
+    def sought(self) -> tuple[str, ...]:
+        """Columns whose categories are found from the table."""
+        given = self.levels if isinstance(self.levels, Mapping) else {}
+        # by its type first: an array has no one answer to whether it is a word
+        return tuple(name for name, held in given.items() if isinstance(held, str) and held == AUTO)
+
+    @property
+    def declared_levels(self) -> Any:
+        """The categories that were declared."""
+        if not self.sought:
+            return self.levels
+        assert self.levels is not None, "some are found"
+        return {k: held for k, held in self.levels.items() if k not in self.sought} or None
 
     @property
     def secret_unit(self) -> str:

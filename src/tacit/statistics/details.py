@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from tacit._ground.checks import integer, non_negative
+from tacit._ground.checks import in_interval, integer, non_negative
 from tacit._ground.reprs import shown
 from tacit.codec import HOLDER
 from tacit.guarantees.base import Guarantee
@@ -50,16 +50,30 @@ class Turn:
         turn: 1 for the first.
         spend: μ, or nats, that it was charged.
         budget: μ, or nats, of all answers together.
+        delta: chance that what one person alone has is published of keys that are found, over all
+            answers together; 0 where none are.
+        earlier: columns whose keys or bounds earlier answers found.
     """
 
     turn: int
     spend: float
     budget: float
+    delta: float = 0.0
+    earlier: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         integer("turn", self.turn, minimum=1)
+        in_interval("delta", self.delta, 0.0, 1.0, open_high=True)
         if non_negative("spend", self.spend) > non_negative("budget", self.budget) * (1 + ROUNDING):
             raise ValueError(f"spend: expected at most the budget {self.budget}, got {self.spend}")
+
+    @property
+    def delta_of_keys(self) -> float:
+        """The part of ``delta`` that finding keys may cost in this answer: as much as of μ².
+
+        Σ μ_i² <= μ², so that Σ δ μ_i²/μ² <= δ. A hair less, which three roundings may add.
+        """
+        return self.delta * (self.spend / self.budget) ** 2 * (1.0 - 2.0**-50)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -105,6 +105,7 @@ class Pool:
             is none of the p then.
         elsewhere: returns what persons add, given what a row can, where rows are not in memory.
         sought: the column whose keys nobody declared, and which are found from the table.
+        seekable: columns of which a query of a session may seek the keys.
         keys_elsewhere: weighs these keys where rows are not in memory, and returns what persons add
             in the groups of those that were found.
         unknown: places of columns whose bounds nobody declared, and which are found from the table;
@@ -121,6 +122,7 @@ class Pool:
     persons: npt.NDArray[np.intp] | None = None
     elsewhere: Callable[[Any], Any] | None = None
     sought: str | None = None
+    seekable: tuple[str, ...] = ()
     keys_elsewhere: Any = None
     unknown: tuple[int, ...] = ()
     parts_elsewhere: Callable[[int, Sequence[int]], Mapping[int, int]] | None = None
@@ -151,10 +153,13 @@ class Pool:
         if isinstance(pool, Pool):
             return pool
         person, hidden = getattr(promise, "person", None), isinstance(promise, Table)
-        sought = None
+        sought, seekable = None, ()
         if person is not None:
             sought = sought_key(query, promise, target, getattr(pool, "categories", {}))
-        known, levels = open_pool(pool, columns, promise, query=query, target=target, sought=sought)
+            # of a query that is known now what it seeks is all
+            seekable = getattr(promise, "sought", ()) if query is None else ()
+        named = seekable if sought is None else (sought,)
+        known, levels = open_pool(pool, columns, promise, query=query, target=target, sought=named)
         persons = None
         if hidden and not isinstance(known, DataTable):
             known = plain_rows(known)
@@ -191,6 +196,7 @@ class Pool:
             isinstance(known, DataTable) and known.queried,
             persons,
             sought=sought,
+            seekable=_among(seekable, labels),
             unknown=unknown,
         )
 
@@ -250,7 +256,8 @@ class Pool:
         """Return the pool with these keys as if they had been declared; others are none of them."""
         assert self.sought is not None, "no keys are sought"
         place, kind = self._place_of_sought(), self.categories.get(self.sought)
-        found = replace(self, sought=None, keys_elsewhere=None)
+        left = tuple(name for name in self.seekable if name != self.sought)
+        found = replace(self, sought=None, seekable=left, keys_elsewhere=None)
         if self.keys_elsewhere is not None:
             found = replace(found, elsewhere=self.keys_elsewhere.among(keys))
             keys = tuple(map(key_word, keys))
@@ -328,7 +335,7 @@ def sought_key(
     """
     if not isinstance(promise, Table) or promise.person is None or query is None:
         return None
-    levels = getattr(promise, "levels", None)
+    levels = promise.declared_levels
     if levels is not None and not isinstance(levels, Mapping):
         return None
     declared = {*(levels or {}), *(name for name, kind in categories.items() if kind.declared)}
@@ -347,6 +354,18 @@ def sought_key(
             "neither"
         )
     return left[0]
+
+
+def _among(seekable: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the columns whose keys may be sought, which are of the table.
+
+    Raises:
+        ValueError: one is not.
+    """
+    for name in seekable:
+        if name not in names:
+            raise ValueError(f"levels: expected columns of the table, got {name!r}")
+    return seekable
 
 
 def _words_of(codes: tuple[float, ...], kind: Category | None) -> tuple[float | str, ...]:
@@ -462,7 +481,7 @@ def open_pool(
     *,
     query: Any = None,
     target: str | None = None,
-    sought: str | None = None,
+    sought: tuple[str, ...] = (),
 ) -> tuple[Any, Any]:
     """Return a data frame as a ``DataTable``, any other pool as it is, and levels left to declare.
 
@@ -475,7 +494,8 @@ def open_pool(
         ValueError: a frame that cannot be read, or words for a column that is none of texts.
     """
     person, hidden = getattr(promise, "person", None), isinstance(promise, Table)
-    words, numbers = _split_words(getattr(promise, "levels", None))
+    levels = promise.declared_levels if hidden else getattr(promise, "levels", None)
+    words, numbers = _split_words(levels)
     if hasattr(pool, "__arrow_c_stream__"):
         from tacit.statistics.tables.reading import NO_COLUMN, read_table
 
@@ -492,7 +512,7 @@ def open_pool(
         if person is not None:
             # rows that lack something are left out: that they are there is what is hidden
             wanted = None if wanted is None else list(dict.fromkeys((*wanted, person)))
-            coded: Any = {**words, person: None} | ({} if sought is None else {sought: None})
+            coded: Any = {**words, **dict.fromkeys((person, *sought))}
             return read_table(pool, wanted, categories=coded, missing=LENIENT), numbers
         wanted = NO_COLUMN if columns is None and wanted == () else wanted
         missing = LENIENT if hidden else "refuse"

@@ -142,9 +142,18 @@ def _source_of_file(data: str, pool: Pool, drawing: Attacking) -> Source:
 
 
 def read_pool(
-    data: str | None, query: str, target: str | None, reading: PoolFlags, promise: Promise
+    data: str | None,
+    query: str,
+    target: str | None,
+    reading: PoolFlags,
+    promise: Promise,
+    *,
+    session: bool = False,
 ) -> tuple[DataTable, Promise, DataTable]:
-    """Return the table that a query reads, the promise with its pairs, and what is told of it."""
+    """Return the table that a query reads, the promise with its pairs, and what is told of it.
+
+    Of a ``session``, which asks what it likes, the promise says whose keys may be sought.
+    """
     from tacit.statistics.tables.reading import MissingColumnError
     from tacit.statistics.tables.table import without_column
 
@@ -156,13 +165,19 @@ def read_pool(
     reading = replace(reading, missing=BOUNDED if lenient and missing == LENIENT else missing)
     paired_by = _paired_by(promise)
     find_beside(query)
-    sought = _sought(data, query, promise, target, reading)
+    if session:
+        sought = promise.sought if isinstance(promise, Table) else ()
+    else:
+        key = _sought(data, query, promise, target, reading)
+        sought = () if key is None else (key,)
     try:
         table = reading.read_pool(
             data,
             query,
             target,
-            getattr(promise, "levels", None),
+            promise.declared_levels
+            if isinstance(promise, Table)
+            else getattr(promise, "levels", None),
             paired_by,
             person,
             sought,
@@ -187,7 +202,7 @@ def read_pool(
         raise ValueError(f"data: {NO_ROW}{hint}")
     pool, promise = _pair_by_column(table, reading.columns, promise, paired_by)
     told = pool
-    for name in (person, sought):
+    for name in (person, *sought):
         # whose a row is, and keys that few have, are not told of
         told = told if name is None else without_column(told, name)
     return pool, promise, told

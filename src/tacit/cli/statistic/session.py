@@ -105,15 +105,19 @@ def session(
     what it takes for noise of deviation 5, `price mean error=1` asks for the price alone, `left`
     what is left. Nothing is answered that is not charged, and nothing is charged beyond the budget.
     """
-    from tacit.ledger.notions import GAUSSIAN_DP, INFORMATION
+    from tacit.ledger.notions import APPROXIMATE_DP, GAUSSIAN_DP, INFORMATION
     from tacit.statistics import Session
 
     asked = None if questions is None else [read_question(one) for one in _lines(questions)]
-    pool, promise, told = read_pool(data, _whole(asked), None, reading, promise)
+    pool, promise, told = read_pool(data, _whole(asked), None, reading, promise, session=True)
     destination = Destination.checked(
         paying,
         Source.of(told, data),
-        spends=INFORMATION if isinstance(promise, Draw) else GAUSSIAN_DP,
+        spends=INFORMATION
+        if isinstance(promise, Draw)
+        else APPROXIMATE_DP
+        if getattr(promise, "sought", ())
+        else GAUSSIAN_DP,
         others={"--path": path, "--questions": None if questions == "-" else questions},
     )
     destination = destination if paying.dry_run else destination.opened()

@@ -24,7 +24,7 @@ class TableQuestions(TableOfAll):
 
     def _open(self, source: np.random.Generator, stored: SessionState | None) -> None:
         del source, stored
-        self.declare()
+        self.declare(self.promise.largest_mu())
 
     def certify(self, request: StatisticRequest, mu: float, turn: Turn) -> tuple[Any, Release[Any]]:
         """Return the plan of a query at μ, and the release but for what is drawn."""

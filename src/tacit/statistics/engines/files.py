@@ -63,7 +63,7 @@ def pool_in_file(
     names = tuple(dict.fromkeys(one for one in wanted if one != promise.person))
     if person is None or person.kind not in (WHOLE, TEXT):
         return None
-    keys = tuple(dict.fromkeys((*keys, *(promise.levels or ()))))
+    keys = tuple(dict.fromkeys((*keys, *(promise.declared_levels or ()))))
     if not _readable(there, names, keys, promise):
         return None
     found = _selection(engine.dialect, there, person, names, keys, sought, promise)
@@ -88,7 +88,7 @@ def _is_parquet(path: str) -> bool:
 
 def _readable(there: TableThere, names: Sequence[str], keys: Sequence[str], promise: Table) -> bool:
     """Return whether all columns are of types that are read there as they are in memory."""
-    declared: Any = promise.levels or {}
+    declared: Any = promise.declared_levels or {}
     bounds: Any = promise.bounds or {}
     if not all(isinstance(one, Mapping) for one in (declared, bounds)):
         return False
@@ -150,7 +150,7 @@ def _selection(
 
 def _key(reader: ExpressionReader, column: TypedColumn, promise: Table) -> Key:
     """Return a column that rows are grouped by."""
-    levels: Any = promise.levels or {}
+    levels: Any = promise.declared_levels or {}
     given = levels.get(column.name)
     if column.kind != TEXT:
         numbers = {} if given is None else {column.name: sorted(set(given))}

@@ -250,7 +250,7 @@ def _declared(
 ) -> tuple[Any, Any]:
     """Return the bounds and levels of a promise, all of columns of tables that were declared."""
     others: dict[str, TableThere] | None = None
-    for argument, given in (("bounds", promise.bounds), ("levels", promise.levels)):
+    for argument, given in (("bounds", promise.bounds), ("levels", promise.declared_levels)):
         if given is not None and not isinstance(given, Mapping):
             raise ValueError(f"{argument}: expected them by the names of columns, got another")
         for name in given or ():
@@ -271,7 +271,7 @@ def _declared(
     for name, (low, high) in bounds.items():
         if (low, high) != unknown and not -np.inf < low < high < np.inf:
             raise ValueError(f"bounds: expected lowest < highest for {name!r}, got {low}, {high}")
-    return bounds, promise.levels or {}
+    return bounds, promise.declared_levels or {}
 
 
 def _is_of(name: str, tables: Mapping[str, TableThere]) -> bool:

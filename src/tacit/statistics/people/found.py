@@ -16,7 +16,7 @@ from tacit.releases.prepared import Expected
 from tacit.releases.release import Release
 from tacit.releases.strength import gaussian_mu
 from tacit.statistics.bounded.workflow import summable
-from tacit.statistics.details import NumbersDetails
+from tacit.statistics.details import NumbersDetails, Turn
 from tacit.statistics.people.consistent import MOST_CELLS
 from tacit.statistics.people.keys import (
     DELTA_SHARE,
@@ -69,6 +69,7 @@ class PreparedFound(PreparedNumbers):
         ranges: how bounds are found; None where they were declared.
         asking: what is asked once they are.
         most: keys of which numbers are released, at most.
+        session: which answer of a session it is.
     """
 
     request: StatisticRequest = field(repr=False)
@@ -77,6 +78,19 @@ class PreparedFound(PreparedNumbers):
     ranges: RangeSearch | None
     asking: Asking = field(repr=False)
     most: int = MOST_FOUND
+    session: Turn | None = None
+
+    def answer(
+        self, rng: np.random.Generator | None, told: Callable[[Release[Any]], Release[Any]]
+    ) -> Release[NumbersDetails]:
+        """Draw an answer of a session, which was charged.
+
+        Args:
+            rng: of the session; None for the operating system's.
+            told: as ``Asking`` has it.
+        """
+        request, asking = replace(self.request, rng=rng), replace(self.asking, told=told)
+        return replace(self, request=request, asking=asking, reproducible=rng is not None)._drawn()
 
     def read(self) -> None:
         """Weigh keys and parts where the rows are, so that the draw cannot fail for want of them.
@@ -105,7 +119,12 @@ class PreparedFound(PreparedNumbers):
             pool = pool.with_keys(keys)
         known = replace(request, query=self.asking.query(request, pool, keys), pool=pool)
         plan, planned = certify_clipped(
-            known, self.level, source=source, found=self.found, ranges=self.ranges
+            known,
+            self.level,
+            source=source,
+            session=self.session,
+            found=self.found,
+            ranges=self.ranges,
         )
         planned = self.asking.told(planned)
         drawn = PreparedPeople(
@@ -121,25 +140,29 @@ class PreparedFound(PreparedNumbers):
         return replace(drawn, title=self.planned.title)
 
 
-def prepare_found(request: StatisticRequest, asking: Asking | None = None) -> PreparedFound:
+def prepare_found(
+    request: StatisticRequest, asking: Asking | None = None, *, session: Turn | None = None
+) -> PreparedFound:
     """Certify a query by keys or bounds that will be found, before the table is looked at.
 
     Where keys are, the δ of the promise is split between the thresholds of keys and the noise,
     ``δ_noise(ε) + δ_keys <= δ`` (``KeySearch``), whose μ² is split between finding keys, finding
-    bounds and the numbers.
+    bounds and the numbers. An answer of a ``session`` has the share of δ_keys that it has of μ².
 
     Raises:
         ValueError: a query that reads the keys as numbers, or a clip that is not declared.
     """
     promise, pool = request.promise, request.pool
     query, asking = summable(request), asking or Asking(_asked)
-    level = promise.epsilon if promise.pure else promise.largest_mu()
+    if session is not None:
+        level, own = session.spend, session.delta_of_keys
+    elif pool.sought is not None:
+        level, own = mu_beside_keys(promise)
+    else:
+        level, own = promise.epsilon if promise.pure else promise.largest_mu(), 0.0
     found, left = None, level
     if pool.sought is not None:
         _check(request, query, asking)
-        # both halves of δ are exact in double precision
-        own = DELTA_SHARE * promise.delta
-        level = gaussian_mu(epsilon=promise.epsilon, delta=promise.delta - own)
         search = KeySearch.of(level, own, KEYS_SHARE, adjacency=promise.adjacency)
         found, left = FoundKeys(pool.sought, search), left_of(level, KEYS_SHARE, pure=False)
     ranges = None
@@ -154,7 +177,9 @@ def prepare_found(request: StatisticRequest, asking: Asking | None = None) -> Pr
     nobody = pool if pool.persons is None else replace(pool, rows=pool.rows[:0], persons=persons)
     empty = replace(request, pool=nobody, effort=replace(request.effort, trials=0))
     source = request.source()
-    plan, planned = certify_clipped(empty, level, source=source, found=found, ranges=ranges)
+    plan, planned = certify_clipped(
+        empty, level, source=source, session=session, found=found, ranges=ranges
+    )
     planned = asking.told(planned)
     prepared = PreparedFound.of(
         planned,
@@ -167,8 +192,16 @@ def prepare_found(request: StatisticRequest, asking: Asking | None = None) -> Pr
         ranges=ranges,
         asking=asking,
         most=_most(plan),
+        session=session,
     )
     return replace(prepared, expected=_expected(planned.names, plan.errors, ranges))
+
+
+def mu_beside_keys(promise: Any) -> tuple[float, float]:
+    """Return μ of all noise, and the δ of keys, that an ε with a δ leave where keys are found."""
+    # both halves of δ are exact in double precision
+    own = DELTA_SHARE * promise.delta
+    return gaussian_mu(epsilon=promise.epsilon, delta=promise.delta - own), own
 
 
 def _most(plan: PeoplePlan) -> int:

@@ -154,16 +154,25 @@ class PeopleDetails(NumbersDetails):
         alone = f"one release; further releases about the same {unit}s add up"
         declared = "the bounds, categories, bins, thresholds and the unit of privacy were declared "
         found: tuple[str, ...] = ()
-        if self.keys is not None:
+        if self.session is not None and self.session.delta:
+            found = (
+                f"keys that nobody declared were found from the table, by this answer or one "
+                f"before: that any key passes which one {unit} alone has is of a probability of "
+                f"{self.session.delta:.3g} at most, over all answers",
+            )
+        elif self.keys is not None:
             found = (
                 f"the keys of {self.key_column} were found from the table: those whose weight, "
                 f"with noise, passes a threshold; that any key does which one {unit} alone has is "
                 f"of a probability of {self.keys.delta:.3g} at most",
             )
         but = ""
+        if self.session is not None and self.session.earlier:
+            names = ", ".join(self.session.earlier)
+            but = f", but for those of {names}, which an earlier answer found from it"
         if self.ranges is not None:
             names = ", ".join(self.ranges.columns)
-            but = f", but for the bounds of {names}, which were found from it"
+            but += f", but for the bounds of {names}, which were found from it"
         return (
             f"{declared}without looking at the table{but}",
             *found,
@@ -203,7 +212,10 @@ def certify(details: PeopleDetails) -> tuple[Guarantee, ...]:
     }
     sentence = adjacency.sentence(details.unit)
     task, law = tasks(details.unit, adjacency)
-    if details.keys is not None:
+    turn = details.session
+    passing = (0.0 if details.keys is None else details.keys.delta) if turn is None else turn.delta
+    whole = details.level if turn is None else turn.budget
+    if passing:
         promise = details.promise
         assert promise.epsilon is not None, "keys are found under an ε"
         assert promise.delta is not None, "and a δ"
@@ -211,16 +223,15 @@ def certify(details: PeopleDetails) -> tuple[Guarantee, ...]:
             epsilon=promise.epsilon, delta=promise.delta, adjacency=sentence, **rest
         )
         # the noise is told with Φ(μ/2) at most, and a passing key adds half of its chance
-        success = success_of(details.level) + details.keys.delta
+        success = success_of(whole) + passing
         success = min(math.nextafter(success, 2.0), 1.0)
     elif details.promise.pure:
         stated = ApproximateDP(epsilon=details.level, delta=0.0, adjacency=sentence, **rest)
-        whole = details.level if details.session is None else details.session.budget
         bound = ApproximateDP(epsilon=whole, delta=0.0, adjacency=sentence, **rest).success()
         success = bound.success
     else:
         stated = GaussianDP(mu=details.level, adjacency=sentence, **rest)
-        success = success_of(details.level if details.session is None else details.session.budget)
+        success = success_of(whole)
     return SuccessBound(success=success, prior=0.5, task=task, law=law, **rest), stated
 
 
@@ -266,8 +277,8 @@ def _check_ranges(details: PeopleDetails) -> None:
     ranges, promise = details.ranges, details.promise
     assert ranges is not None, "bounds were found"
     held: Any = promise.bounds or {}
-    if details.session is not None or not ranges.columns or not set(ranges.columns) <= set(held):
-        raise ValueError("bounds are found of columns of a release by itself")
+    if not ranges.columns or not set(ranges.columns) <= set(held):
+        raise ValueError("bounds are found of columns of the table")
     if not ranges.tells(details.ranges_level, promise.adjacency, pure=promise.pure):
         raise ValueError("finding its bounds tells more than its share")
 
@@ -293,7 +304,7 @@ def check_level(details: PeopleDetails) -> None:
     """
     promise, turn = details.promise, details.session
     asked = promise.epsilon if promise.pure else promise.largest_mu()
-    if details.keys is not None:
+    if details.keys is not None or (turn is not None and turn.delta):
         asked = _check_keys(details)
     told = details.level if turn is None else turn.budget
     assert asked is not None, "a pure promise has an ε"
@@ -309,12 +320,18 @@ def _check_keys(details: PeopleDetails) -> float:
     Raises:
         ValueError: the search tells more than its share, or δ is not what was asked for.
     """
-    promise, keys = details.promise, details.keys
-    assert keys is not None, "keys were found"
-    if promise.epsilon is None or promise.delta is None or details.session is not None:
-        raise ValueError("keys are found under an ε with a δ, in a release by itself")
-    spent = keys.delta
-    if spent >= promise.delta or not keys.tells(details.level, promise.adjacency):
+    promise, keys, turn = details.promise, details.keys, details.session
+    if promise.epsilon is None or promise.delta is None:
+        raise ValueError("keys are found under an ε with a δ")
+    if turn is not None:
+        # over all answers; of this one its part
+        spent = turn.delta
+        within = keys is None or keys.delta <= turn.delta_of_keys
+    else:
+        assert keys is not None, "keys were found"
+        spent, within = keys.delta, True
+    within = within and (keys is None or keys.tells(details.level, promise.adjacency))
+    if spent >= promise.delta or not within:
         raise ValueError("finding its keys tells more than its share")
     # a difference of doubles within a factor of two is exact; else it is rounded down
     return gaussian_mu(epsilon=promise.epsilon, delta=math.nextafter(promise.delta - spent, 0.0))

@@ -199,6 +199,7 @@ def certify_clipped(
     level: float,
     *,
     source: np.random.Generator,
+    session: Turn | None = None,
     found: FoundKeys | None = None,
     ranges: RangeSearch | None = None,
 ) -> tuple[PeoplePlan, Release[Any]]:
@@ -211,19 +212,23 @@ def certify_clipped(
         request: as for ``certify_people``.
         level: as there.
         source: as there.
+        session: as there.
         found: as there.
         ranges: as there.
 
     Raises:
         ValueError: as there.
     """
+    rest: dict[str, Any] = {
+        "source": source, "session": session, "found": found, "ranges": ranges,
+    }  # fmt: skip
     try:
-        return certify_people(request, level, source=source, found=found, ranges=ranges)
+        return certify_people(request, level, **rest)
     except TooFewSumsError:
         if found is None:
             raise
         declared = replace(request, promise=replace(request.promise, clip=FALLBACK_CLIP))
-        return certify_people(declared, level, source=source, found=found, ranges=ranges)
+        return certify_people(declared, level, **rest)
 
 
 def _contributors(added: Contributions, pool: Pool) -> Contributors:

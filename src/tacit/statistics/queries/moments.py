@@ -43,6 +43,12 @@ class MomentStatistic(Statistic):
     #: whether they are sums, which no count divides
     additive: ClassVar[bool] = False
 
+    def __post_init__(self) -> None:
+        if self.columns is not None:
+            # one name is one column, and what is stored is a tuple
+            named = (self.columns,) if isinstance(self.columns, str) else tuple(self.columns)
+            object.__setattr__(self, "columns", named)
+
     def bind(self, columns: Columns) -> BoundMoments:
         """Return the statistic of the table's columns.
 

@@ -11,11 +11,12 @@ import numpy as np
 from tacit._ground.checks import Array, RandomSource
 from tacit._ground.random import fair_choices, uniform_index
 from tacit.guarantees import GaussianDP, InformationBound, SuccessBound
+from tacit.releases.prepared import Expected
 from tacit.releases.promises import Effort
 from tacit.releases.release import Release
 from tacit.statistics.details import Turn
 from tacit.statistics.pools import Pool
-from tacit.statistics.prepared import StatisticRequest
+from tacit.statistics.prepared import StatisticRequest, expected_errors
 from tacit.statistics.queries.language import bind_query, summable_queries
 from tacit.statistics.queries.statistic import Query, SumQuery
 from tacit.statistics.sessions.state import SessionState
@@ -34,11 +35,13 @@ class Question:
     Attributes:
         plan: draws the numbers.
         planned: the release but for what is drawn; its second guarantee is what this answer alone
-            is certified for, and the ledger counts.
+            is certified for, and the ledger counts; where keys are found what all of them are.
+        found: the same where keys or bounds are found when it is drawn; None where they are known.
     """
 
     plan: Any = field(repr=False)
     planned: Release[Any] = field(repr=False)
+    found: Any = field(default=None, repr=False)
 
     @property
     def spend(self) -> float:
@@ -46,8 +49,18 @@ class Question:
         held = self.planned.guarantees[1]
         if isinstance(held, GaussianDP):
             return held.mu
-        assert isinstance(held, InformationBound)
-        return held.nats
+        if isinstance(held, InformationBound):
+            return held.nats
+        level: float = self.planned.details.level
+        return level
+
+    @property
+    def expected(self) -> tuple[Expected, ...]:
+        """The error that every number will have."""
+        if self.found is not None:
+            told: tuple[Expected, ...] = self.found.expected
+            return told
+        return expected_errors(self.planned.names, self.plan.errors)
 
 
 class Questions(ABC):
@@ -60,6 +73,7 @@ class Questions(ABC):
         bounds: (2, K) of the posterior weights; none where there are no candidates.
         sides: rows of every group, of which one is drawn; candidates where there are no groups; 0
             where nothing is drawn.
+        whole: whether a ledger counts all answers together, once.
     """
 
     #: whether squares of what is spent add up, as those of μ do
@@ -69,6 +83,7 @@ class Questions(ABC):
     members: Any = NOBODY
     bounds: Array = NO_BOUNDS
     sides: int = 0
+    whole: bool = False
 
     def __init__(
         self,
@@ -183,9 +198,9 @@ class Questions(ABC):
 class TableOfAll(Questions):
     """All rows of a table that is hidden, through queries that add up; squares of μ add."""
 
-    def declare(self, **more: Any) -> None:
-        """Set the budget, and what of the table was declared."""
-        self.budget = self.promise.largest_mu()
+    def declare(self, budget: float, **more: Any) -> None:
+        """Set the budget μ, and what of the table was declared."""
+        self.budget = budget
         declared = self.pool.declaration()
         self.said = {
             "budget": self.budget,

@@ -27,14 +27,14 @@ from tacit._ground.checks import (
 from tacit._ground.files import check_writable, held, remove_left_overs
 from tacit._ground.numbers import rounded_down
 from tacit.guarantees import SuccessBound
-from tacit.releases.prepared import Book, Expected
+from tacit.releases.prepared import Book, Expected, Reserved
 from tacit.releases.promises import Effort, Promise, check_effort
 from tacit.releases.release import Release
 from tacit.releases.strength import checked_mu
 from tacit.releases.verification import refuse_false
 from tacit.statistics.details import NumbersDetails
 from tacit.statistics.pools import Pool
-from tacit.statistics.prepared import PreparedNumbers, expected_errors
+from tacit.statistics.prepared import PreparedNumbers
 from tacit.statistics.promises import keeping_of
 from tacit.statistics.sessions.questions import Question, Questions
 from tacit.statistics.sessions.state import SessionState, read_state
@@ -346,16 +346,7 @@ class Session:
     def _answer(self, offer: Offer) -> Release[NumbersDetails]:
         """Charge, draw and keep an answer, the session being held and as it was when offered."""
         self._check(offer.spend)
-        question, state, rng = offer.question, self._state, self._rng
-        note = (
-            f"answer {state.turn + 1} of a session, whose bound on guessing is of all its answers"
-        )
-        planned = replace(
-            question.planned,
-            reproducible=state.reproducible,
-            seed=int(rng) if isinstance(rng, (int, np.integer)) else None,
-            notes=(note, *question.planned.notes),
-        )
+        question, planned = offer.question, self._told(offer.question.planned)
         prepared = PreparedAnswer(
             guarantees=planned.guarantees,
             spends=(planned.guarantees[1],),
@@ -368,7 +359,22 @@ class Session:
             session=self,
             offer=offer,
         )
-        return prepared.draw(ledger=self._ledger, secret=self._secret, no_budget=self._no_budget)
+        book = self._ledger
+        if book is not None and self._questions.whole:
+            book = WholeSession(self, book)
+        return prepared.draw(ledger=book, secret=self._secret, no_budget=self._no_budget)
+
+    def _told(self, planned: Release[Any]) -> Release[Any]:
+        """Return what will be released as the session's next answer."""
+        state, rng = self._state, self._rng
+        turn = planned.details.session.turn
+        note = f"answer {turn} of a session, whose bound on guessing is of all its answers"
+        return replace(
+            planned,
+            reproducible=state.reproducible,
+            seed=int(rng) if isinstance(rng, (int, np.integer)) else None,
+            notes=(note, *planned.notes),
+        )
 
     @contextmanager
     def _hold(self) -> Iterator[None]:
@@ -430,7 +436,7 @@ class Offer:
     @property
     def expected(self) -> tuple[Expected, ...]:
         """The error that every number will have."""
-        return expected_errors(self.question.planned.names, self.question.plan.errors)
+        return self.question.expected
 
     def draw(self) -> Release[NumbersDetails]:
         """Charge the price, draw the noise, keep the answer and return it.
@@ -452,13 +458,63 @@ class PreparedAnswer(PreparedNumbers):
     def _drawn(self) -> Release[NumbersDetails]:
         session, question = self.session, self.offer.question
         session._keep(session._state.charge(self.description, self.offer.spend))
-        plan, planned = session._questions.ready(self.plan, self.planned, self.source)
-        release = super(PreparedAnswer, replace(self, plan=plan, planned=planned))._drawn()
+        if question.found is not None:
+            release: Release[NumbersDetails] = question.found.answer(self.source, session._told)
+        else:
+            plan, planned = session._questions.ready(self.plan, self.planned, self.source)
+            release = super(PreparedAnswer, replace(self, plan=plan, planned=planned))._drawn()
         # before the session keeps it
         refuse_false(release)
         bounds = session._questions.after(question, session._state, release.values)
         session._keep(session._state.answer(release.published(), bounds))
         return release
+
+
+@dataclass(frozen=True, eq=False)
+class WholeSession:
+    """A ledger that counts all answers of a session together, with the first of them.
+
+    Their (ε, δ) is that of one mechanism that is asked several times, and adds to others however
+    these are chosen and whenever they are asked in between. Later answers add nothing, in that
+    ledger: in another the session is not counted, and they are refused.
+
+    Attributes:
+        session: whose answers they are.
+        ledger: that counts.
+
+    Source: Haney, Shoemate, Tian, Vadhan, Vyrros, Xu and Zhang (2023), concurrent composition.
+    """
+
+    session: Session
+    ledger: Book
+
+    def reserve(
+        self,
+        secret: str,
+        guarantee: Any,
+        description: str,
+        *,
+        reproducible: bool = False,
+        no_budget: bool = False,
+    ) -> Reserved:
+        """Count the session, or nothing where it was."""
+        state = self.session._state
+        if state.counted is not None:
+            number, seal = state.counted
+            if self.ledger.reserved(number, secret, seal=seal).status == "cancelled":
+                raise ValueError("ledger: expected one that counts the session, got it cancelled")
+            guarantee = [replace(one, epsilon=0.0, delta=0.0) for one in guarantee]
+        held = self.ledger.reserve(
+            secret, guarantee, description, reproducible=reproducible, no_budget=no_budget
+        )
+        if state.counted is None:
+            # written with the charge, before anything is drawn
+            self.session._state = replace(state, counted=(held.number, held.seal))
+        return held
+
+    def reserved(self, number: int, secret: str, *, seal: str | None = None) -> Reserved:
+        """Return what an earlier process reserved."""
+        return self.ledger.reserved(number, secret, seal=seal)
 
 
 def _check_same(stored: Mapping[str, Any], said: Mapping[str, Any]) -> None:

@@ -56,6 +56,8 @@ class SessionState:
         answers: all queries so far.
         bounds: (2, K) of the posterior weights, logarithms; empty where there are no candidates.
         reproducible: whether a seed fixes the randomness.
+        counted: number and seal of the reservation by which a ledger counts all answers together;
+            None where it counts each.
     """
 
     declared: Mapping[str, Any]
@@ -64,6 +66,7 @@ class SessionState:
     answers: tuple[SessionAnswer, ...]
     bounds: Array = field(repr=False)
     reproducible: bool
+    counted: tuple[int, str | None] | None = None
 
     @property
     def turn(self) -> int:
@@ -92,6 +95,7 @@ class SessionState:
                 ],
                 "bounds": _pack(self.bounds, "<f8"),
                 "reproducible": self.reproducible,
+                "counted": None if self.counted is None else list(self.counted),
             }
         )
 
@@ -120,6 +124,8 @@ def read_state(path: str | os.PathLike[str]) -> SessionState | None:
 
 
 def _read(content: Mapping[str, Any]) -> SessionState:
+    # a session that no ledger counts as a whole may have been written without it
+    counted = content.get("counted")
     return SessionState(
         declared=dict(content["declared"]),
         drawn=_unpack("drawn", content["drawn"], np.dtype("<i8")),
@@ -132,6 +138,7 @@ def _read(content: Mapping[str, Any]) -> SessionState:
         ),
         bounds=_unpack("bounds", content["bounds"], np.dtype("<f8")),
         reproducible=boolean("session.reproducible", content["reproducible"]),
+        counted=None if counted is None else (int(counted[0]), counted[1]),
     )
 
 
