@@ -7,7 +7,7 @@ from functools import reduce
 from itertools import pairwise
 from typing import Any
 
-from flint import arb, fmpq, fmpz_poly
+from flint import arb, fmpq, fmpz, fmpz_poly
 
 from tacit_check.balls import ONE, ZERO, floors, integer_down, integer_up, largest
 from tacit_check.curves import Curve, Parts
@@ -79,8 +79,8 @@ class Lattice:
         while other.step < one.step:
             other = self.coarser(other, copies)
         # exact in whole numbers, then each rounded to the safe side
-        product = (fmpz_poly(one.masses) * fmpz_poly(other.masses)).coeffs()
-        masses = [self.rounded(int(mass)) for mass in product] or [0]
+        product = fmpz_poly(one.masses) * fmpz_poly(other.masses)
+        masses: list[Any] = self.shortened(product).coeffs() or [0]
         law = Law(one.step, one.first + other.first, masses, self.joined(one.beyond, other.beyond))
         law = self.trimmed(law, self.cut // copies)
         while len(law.masses) > self.size:
@@ -117,6 +117,15 @@ class Lattice:
     def rounded(self, product: int) -> int:
         """Return a product of two masses in units, rounded up."""
         return -((-product) >> self.bits)
+
+    def shortened(self, products: fmpz_poly) -> fmpz_poly:
+        """Return products of two masses in units, none negative, each rounded up.
+
+        ``//`` leaves what is smaller than the divisor at 0 and is the floor of all else: the floor
+        of what is not negative.
+        """
+        unit = fmpz(1) << self.bits
+        return (products + fmpz_poly([unit - 1] * len(products))) // unit
 
     def joined(self, one: Any, other: Any) -> Any:
         """Return the mass beyond of a sum: 1 − (1 − a)(1 − b), at most."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from itertools import pairwise
 
-from flint import arb
+from flint import arb, fmpz, fmpz_poly
 
 from tacit_check.balls import HALF, ONE, ZERO, integer_down
 from tacit_check.curves import Curve
@@ -86,6 +86,10 @@ class Gathered(Lattice):
     def rounded(self, product: int) -> int:
         """Return a product of two masses in units, rounded down."""
         return product >> self.bits
+
+    def shortened(self, products: fmpz_poly) -> fmpz_poly:
+        """Return products of two masses in units, none negative, each rounded down."""
+        return products // (fmpz(1) << self.bits)
 
     def trimmed(self, law: Law, cut: int) -> Law:
         """Drop a mass at either end."""

@@ -1,7 +1,7 @@
 """Bounds on a lattice enclose the truth where a composition has a closed form."""
 
 import pytest
-from flint import arb, fmpq
+from flint import arb, fmpq, fmpz_poly
 from mpmath import mp, mpf
 
 from tacit_check.composing import Composed
@@ -23,6 +23,18 @@ def enclosed(curve, count, epsilon, least, size):
     # as printed: half a digit more or less
     ends = [mpf(end.mid().str(40, radius=False)) for end in found]
     return ends[0] - PRINTED, ends[1] + PRINTED
+
+
+@pytest.mark.parametrize("side", [Gathered, Lattice])
+def test_many_products_are_rounded_as_each_by_itself(side):
+    lattice = side(8, 3, fmpq(1, 10))
+    unit = 1 << lattice.bits
+    products = [0, 1, unit - 1, unit, unit + 1, 3 * unit, unit * unit // 7, 5, 0, unit // 3]
+    for count in range(len(products) + 1):
+        found = [int(one) for one in lattice.shortened(fmpz_poly(products[:count])).coeffs()]
+        # a polynomial ends with what is not 0
+        found += [0] * (count - len(found))
+        assert found == [lattice.rounded(one) for one in products[:count]]
 
 
 @pytest.mark.parametrize(

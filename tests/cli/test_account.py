@@ -300,21 +300,21 @@ def test_bad_input_is_one_sentence(tacit, tmp_path, monkeypatch, arguments, part
     assert not list(tmp_path.iterdir())
 
 
-TRAINING = ("dp-sgd", "--examples", 6000, "--batch", 60, "--epochs", 3)
+TRAINING = ("dp-sgd", "--examples", 600, "--batch", 60, "--epochs", 3)
 
 
 def test_a_training_is_asked_for_as_it_was_run(tacit):
     found = json.loads(tacit("account", *TRAINING, "--noise-multiplier", 1, "--json", "-").out)
-    assert found["settings"]["steps"] == 300
-    profile = subsampled_gaussian(0.01, 1.0, 300)
+    assert found["settings"]["steps"] == 30
+    profile = subsampled_gaussian(0.1, 1.0, 30)
     assert found["guarantee"]["epsilon"] == profile.guarantee(delta=1e-5).epsilon
-    assert "(Poisson sampling, 300 steps)" in found["statement"]
+    assert "(Poisson sampling, 30 steps)" in found["statement"]
     # a target in the place of the noise
     reached = json.loads(tacit("account", *TRAINING, "--target-epsilon", 2, "--json", "-").out)
     assert reached["parameter"]["calibrated"]
     noise = reached["parameter"]["value"]
-    assert subsampled_gaussian(0.01, noise, 300).epsilon(1e-5) <= 2
-    assert subsampled_gaussian(0.01, 0.98 * noise, 300).epsilon(1e-5) > 2
+    assert subsampled_gaussian(0.1, noise, 30).epsilon(1e-5) <= 2
+    assert subsampled_gaussian(0.1, 0.98 * noise, 30).epsilon(1e-5) > 2
 
 
 def test_shuffled_batches_and_users_are_said_apart(tacit):
@@ -329,7 +329,7 @@ def test_shuffled_batches_and_users_are_said_apart(tacit):
     assert shuffled["guarantee"]["epsilon"] == pytest.approx(exact, rel=1e-9)
     assert "no amplification" in shuffled["statement"]
     users = asked("--examples-per-user", 4)
-    assert users["guarantee"]["epsilon"] == subsampled_group(0.01, 2.0, 300, 4).epsilon(1e-5)
+    assert users["guarantee"]["epsilon"] == subsampled_group(0.1, 2.0, 30, 4).epsilon(1e-5)
     assert "one user with up to 4 examples" in users["statement"]
 
 

@@ -3,8 +3,6 @@
 import json
 import re
 import signal
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -13,10 +11,13 @@ from peft import PeftModel
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from tacit import Ledger
+from tacit.adapters import run
+from tacit.adapters.steps import AdapterSteps
 from tacit.gate import Policy, check_release
 from tacit.models.small.storage import quiet
 from tests.adapters.models import classifying_bert, gpt2, llama, masked_bert
 from tests.cli_runner import refused
+from tests.forks import die, dying_at, forked_tacit
 
 WORDS = [f"w{place}" for place in range(60)]
 # All of the records: the account is a closed form then.
@@ -172,21 +173,17 @@ def test_a_command_lists_no_flag_that_it_does_not_obey(command, flags, tacit):
         assert "has no such flag" in tacit(*command, flag).err
 
 
-KILLED = """
-import os, signal, sys
-from tacit.adapters import run
-from tacit.adapters.steps import AdapterSteps
-steps = []
-def dies(self, plain=AdapterSteps.step):
-    plain(self)
-    steps.append(1)
-    if len(steps) == {steps}:
-        os.kill(os.getpid(), signal.SIGKILL)
-AdapterSteps.step = dies
-run.SECONDS_BETWEEN_STATES = 0.0
-from tacit.__main__ import main
-main()
-"""
+def dies_after_steps(count):
+    plain, steps = AdapterSteps.step, []
+
+    def step(self):
+        plain(self)
+        steps.append(1)
+        if len(steps) == count:
+            die()
+
+    AdapterSteps.step = step
+    run.SECONDS_BETWEEN_STATES = 0.0
 
 
 MOMENTS = {
@@ -198,16 +195,6 @@ MOMENTS = {
     "before the end": "tacit.ledger.reservation.Reservation.commit",
     "before the page": "tacit.cli.publishing.Destination.store",
 }
-DIES = """
-import os, pkgutil, signal, sys
-place, name = sys.argv.pop(1).rsplit(".", 1)
-owner = pkgutil.resolve_name(place)
-def dies(*given, **named):
-    os.kill(os.getpid(), signal.SIGKILL)
-setattr(owner, name, dies)
-from tacit.__main__ import main
-main()
-"""
 
 
 @pytest.mark.thorough
@@ -226,11 +213,8 @@ def test_a_run_killed_at_any_moment_is_paid_for_once(moment, folder, text, tacit
         *(one for pair in files.items() for one in pair),
     ]
     arguments = [str(one) for one in arguments]
-    done = subprocess.run(
-        [sys.executable, "-c", DIES, MOMENTS[moment], *arguments],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    done = forked_tacit(*arguments, before=dying_at(MOMENTS[moment]))
+    assert done.code == -signal.SIGKILL, done.err
     assert Ledger(ledger).verify().holds
     assert not (tmp_path / "a").exists() or moment in ("before the end", "before the page")
     for _ in range(2):
@@ -269,13 +253,8 @@ def test_a_killed_run_is_taken_up_and_paid_for_once(folder, text, tacit, tmp_pat
         tmp_path / "a",
     ]
     arguments = [str(argument) for argument in arguments]
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED.format(steps=2), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    done = forked_tacit(*arguments, before=lambda: dies_after_steps(2))
+    assert done.code == -signal.SIGKILL, done.err
     assert not (tmp_path / "a").exists()
     spent = Ledger(ledger).spent("s")
     assert (spent.releases, spent.open) == (1, 1)

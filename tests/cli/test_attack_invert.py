@@ -11,8 +11,9 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 pytest.importorskip("tokenizers")
 
+from tacit.cli import run  # noqa: E402
 from tests.cli.small_model import small_inputs, write_texts  # noqa: E402
-from tests.cli_runner import Tacit, refused, subprocess_tacit  # noqa: E402
+from tests.cli_runner import Tacit, refused  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     flags = small_inputs(folder)
     write_texts(folder / "public.txt", seed=2)
     return (
-        "attack", "invert", "--layer", "1", "--steps", "2", "--measured", "20",
+        "attack", "invert", "--layer", "1", "--steps", "2", "--measured", "8",
         "--calibration", "200", "--public-texts", str(folder / "public.txt"), *flags,
     )  # fmt: skip
 
@@ -164,8 +165,10 @@ def test_malformed_evidence_is_named(
 
 
 @pytest.fixture(scope="module")
-def evidence(given: tuple[str, ...]) -> str:
-    return subprocess_tacit(*given, "--json", "-").out
+def evidence(given: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("evidence") / "inverted.json"
+    assert run([*given, "--json", str(path)]) == 0
+    return path.read_text("utf-8")
 
 
 @pytest.mark.parametrize("parts", [1, 2])

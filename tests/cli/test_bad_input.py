@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli_runner import QUICK, Tacit, refused, subprocess_tacit, write_table
+from tests.forks import forked_tacit
 
 
 @pytest.fixture
@@ -237,9 +238,9 @@ def test_a_wrong_path_never_prints_lines_of_that_file(
 def test_a_query_that_returns_no_numbers_is_named(data: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text("def broken(rows):\n    return float('nan')\n")
     command = ("statistic", data, "--columns", "a", "--success", "0.6", *QUICK)
-    refused(subprocess_tacit(*command, "--query", "bad:broken", cwd=tmp_path), "query")
-    refused(subprocess_tacit(*command, "--query", "bad:absent", cwd=tmp_path), "query", "absent")
-    unknown = subprocess_tacit(*command, "--query", "histogram:10", cwd=tmp_path)
+    refused(forked_tacit(*command, "--query", "bad:broken", cwd=tmp_path), "query")
+    refused(forked_tacit(*command, "--query", "bad:absent", cwd=tmp_path), "query", "absent")
+    unknown = forked_tacit(*command, "--query", "histogram:10", cwd=tmp_path)
     refused(unknown, "has no column '10'")
 
 

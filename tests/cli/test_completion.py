@@ -1,21 +1,16 @@
 """What the shell is offered, asked through the protocol of its completion."""
 
-import subprocess
-import sys
+import os
 
 import pytest
+
+from tests.forks import forked_tacit
 
 
 def offered(line, place, folder):
     """Return what ``tacit`` tells bash behind a line that is not whole."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tacit"],
-        env={"_TACIT_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(place)},
-        capture_output=True,
-        text=True,
-        cwd=folder,
-    )
-    return done.stdout.split()
+    asked = {"_TACIT_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(place)}
+    return forked_tacit(cwd=folder, before=lambda: os.environ.update(asked)).out.split()
 
 
 @pytest.mark.parametrize(

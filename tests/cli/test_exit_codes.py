@@ -5,14 +5,15 @@ from __future__ import annotations
 import io
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tacit.cli import main
-from tests.cli_runner import QUICK, in_process, refused, subprocess_tacit, write_table
+from tests.cli_runner import QUICK, in_process, refused, write_table
+from tests.forks import command as command_of
+from tests.forks import forked, forked_tacit
 
 FULL = Path("/dev/full")
 MIDDLE = """import json
@@ -60,20 +61,20 @@ def test_what_was_drawn_is_told_in_every_encoding_and_to_nobody(
 def test_a_query_that_raises_is_one_sentence_and_its_own_line(folder: Path, workers: str) -> None:
     command = ("statistic", "table.csv", "--columns", "a", "--success", "0.6", "--query")
     command += ("mine:middle", "--simulations", "60", "--workers", workers)
-    done = subprocess_tacit(*command, "--json", "o.json", "--ledger", "l.db", cwd=folder)
+    done = forked_tacit(*command, "--json", "o.json", "--ledger", "l.db", cwd=folder)
     assert (done.code, done.out, done.err.count("\n")) == (3, "", 1)
     assert "mine:middle raised JSONDecodeError in inner (mine.py:9)" in done.err
     assert "Traceback" not in done.err
     assert "Expecting" not in done.err
     assert not (folder / "o.json").exists()
     assert not (folder / "l.db").exists()
-    told = subprocess_tacit(*command, "--show-values", cwd=folder)
+    told = forked_tacit(*command, "--show-values", cwd=folder)
     assert (told.code, "Expecting property name" in told.err) == (3, True)
 
 
 def test_a_query_that_leaves_is_a_query_that_failed(folder: Path) -> None:
     command = ("statistic", "table.csv", "--columns", "a", "--success", "0.6", *QUICK)
-    done = subprocess_tacit(*command, "--query", "mine:leaves", cwd=folder)
+    done = forked_tacit(*command, "--query", "mine:leaves", cwd=folder)
     assert done.code == 3
     assert "SystemExit in leaves (mine.py:13)" in done.err
 
@@ -90,7 +91,7 @@ def test_a_query_that_leaves_is_a_query_that_failed(folder: Path) -> None:
 def test_a_module_that_raises_is_the_callers_own_code(folder: Path, text: str, part: str) -> None:
     (folder / "mine.py").write_text(text)
     command = ("statistic", "table.csv", "--columns", "a", "--success", "0.6", *QUICK)
-    done = subprocess_tacit(*command, "--query", "mine:middle", cwd=folder)
+    done = forked_tacit(*command, "--query", "mine:middle", cwd=folder)
     assert (done.code, done.err.count("\n")) == (3, 1)
     assert part in done.err
 
@@ -108,28 +109,21 @@ CLOSED = [*COMMANDS, ("verify", "table.csv", "table.csv")]
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_a_full_disk_is_one_sentence(folder: Path, command: tuple[str, ...]) -> None:
     with FULL.open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "tacit", *command],
-            stdout=full, stderr=subprocess.PIPE, text=True, cwd=folder, check=False,
-        )  # fmt: skip
+        done = forked(lambda: command_of(*command), cwd=folder, stdout=full.fileno())
     assert done.returncode == 2, done.stderr
     assert done.stderr == "tacit: cannot read or write the output (No space left on device)\n"
 
 
 @pytest.mark.parametrize("kib", [4, 16])
 def test_a_disk_that_fills_up_leaves_nothing_half_written(folder: Path, kib: int) -> None:
-    pytest.importorskip("resource")
-    code = (
-        f"import resource as r; r.setrlimit(r.RLIMIT_FSIZE, ({kib} << 10, {kib} << 10)); "
-        "from tacit.cli import main; main()"
-    )
-    command = [*COMMANDS[0], "--report", "page.html"]
-    done = subprocess.run(
-        [sys.executable, "-c", code, *command],
-        capture_output=True, text=True, cwd=folder, check=False,
+    resource = pytest.importorskip("resource")
+    least = (kib << 10, kib << 10)
+    done = forked_tacit(
+        *COMMANDS[0], "--report", "page.html", cwd=folder,
+        before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, least),
     )  # fmt: skip
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
-    assert "Traceback" not in done.stderr
+    assert (done.code, done.err.count("\n")) == (2, 1), done.err
+    assert "Traceback" not in done.err
     assert sorted(entry.name for entry in folder.iterdir() if entry.name != "__pycache__") == [
         "mine.py",
         "table.csv",
@@ -140,10 +134,7 @@ def test_a_disk_that_fills_up_leaves_nothing_half_written(folder: Path, kib: int
 def test_a_closed_pipe_is_no_threshold(folder: Path, command: tuple[str, ...]) -> None:
     read, write = os.pipe()
     os.close(read)
-    done = subprocess.run(
-        [sys.executable, "-m", "tacit", *command],
-        stdout=write, stderr=subprocess.PIPE, text=True, cwd=folder, check=False,
-    )  # fmt: skip
+    done = forked(lambda: command_of(*command), cwd=folder, stdout=write)
     os.close(write)
     assert (done.returncode, done.stderr) == (141, "")
 

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +12,8 @@ from tacit.hidden_states import Differences
 from tacit.hidden_states import release as release_states
 from tacit.releases import save_rows
 from tests.cli_runner import QUICK, Tacit, refused, write_table
+from tests.forks import command as command_of
+from tests.forks import forked
 
 
 @pytest.fixture
@@ -89,10 +89,8 @@ def test_a_reader_that_went_away_is_no_crossed_threshold(
     os.close(reading)
     arguments = (*command, str(stored), "--json", "-") if command == ("show",) else command
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "tacit", *arguments], stdout=writing, stderr=subprocess.PIPE
-        )
+        done = forked(lambda: command_of(*arguments), stdout=writing)
     finally:
         os.close(writing)
     assert done.returncode == 141, done.stderr
-    assert b"Traceback" not in done.stderr
+    assert "Traceback" not in done.stderr

@@ -13,6 +13,7 @@ from tacit.cli.console import command_line
 from tacit.ledger import Ledger
 from tacit.statistics import fingerprint
 from tests.cli_runner import QUICK, Tacit, refused, subprocess_tacit, write_table
+from tests.forks import forked_tacit
 
 
 @pytest.fixture
@@ -195,7 +196,7 @@ def test_module_function_queries_are_found_beside_the_caller(data: Path, tmp_pat
     (tmp_path / "middle.py").write_text(
         "import numpy as np\n\n\ndef median(rows):\n    return np.median(rows, axis=0)\n"
     )
-    done = subprocess_tacit(
+    done = forked_tacit(
         *("statistic", data, "--query", "middle:median", "--columns", "a,b", "--success", "0.6"),
         *("--protect", "draw", "--json", "-", "--no-attack", *QUICK),
         cwd=tmp_path,

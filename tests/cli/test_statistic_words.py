@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli_runner import Tacit, refused, subprocess_tacit
+from tests.cli_runner import Tacit, refused
+from tests.forks import forked_tacit
 
 CITIES = ("Bern", "Oslo", "Paris")
 
@@ -74,7 +75,7 @@ def test_what_a_query_warns_of_is_one_sentence(people: Path) -> None:
     )
     more = ("--columns", "age", "--query", "warning_query:middle", "--success", "0.6")
     more = (*asked(people, *more), "--simulations", "50", "--workers", "1")
-    done = subprocess_tacit(*more, cwd=people.parent)
+    done = forked_tacit(*more, cwd=people.parent)
     assert done.code == 0, done.err
     told = [line for line in done.err.splitlines() if "warn" in line]
     assert told == [
