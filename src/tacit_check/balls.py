@@ -48,7 +48,9 @@ def whole(ball: arb) -> int:
 
 def floors(ball: arb) -> set[int]:
     """Return what the floor of a number may be that a ball holds: at both of its ends."""
-    return {whole(end.floor()) for end in (ball.lower(), ball.upper())}
+    found = {whole(end.floor()) for end in (ball.lower(), ball.upper())}
+    require(max(found) - min(found) <= 1, "a whole number that no ball holds")
+    return found
 
 
 def integer_up(ball: arb, bits: int) -> int:

@@ -6,19 +6,20 @@ from math import prod
 from operator import sub
 from typing import Any
 
-from flint import arb_mat, fmpq
+from flint import arb, arb_mat, fmpq
 
-from tacit_check.balls import rational_up, require
+from tacit_check.balls import ZERO, Number, RefusedFileError, largest, require
 from tacit_check.reading import decimal, fields, listed
 
 # Numbers of a sum, parts, and corners that are looked at.
 MOST_SIZE, MOST_PARTS, MOST_CORNERS = 1024, 4096, 1 << 14
+SINGULAR = "covariance: not shown to be positive definite"
 Rows = Sequence[Sequence[fmpq]]
 # A set of differences: the lowest and the highest value of every number.
 Box = tuple[Sequence[fmpq], Sequence[fmpq]]
 
 
-def distance(adjacency: str, covariance: Rows, parts: Sequence[Sequence[Box]]) -> fmpq:
+def distance(adjacency: str, covariance: Rows, parts: Sequence[Sequence[Box]]) -> Number:
     """Return the largest zᵀ Σ⁻¹ z of what one record changes; exact where Σ is diagonal."""
     size = len(covariance[0])
     require(len(covariance) in (1, size), "covariance: expected a square or one row")
@@ -50,9 +51,7 @@ def moves(parts: Sequence[Sequence[Box]], adjacency: str) -> list[Box]:
     require(len(every) ** 2 <= MOST_CORNERS, "parts: more pairs than a checker compares")
     # the other way round is the same distance
     pairs = combinations_with_replacement(every, 2)
-    return [
-        (list(map(sub, low, up)), list(map(sub, top, down))) for (low, top), (down, up) in pairs
-    ]
+    return [([*map(sub, a, up)], [*map(sub, b, down)]) for (a, b), (down, up) in pairs]
 
 
 def _diagonal(box: Box, variances: Sequence[fmpq]) -> fmpq:
@@ -64,7 +63,7 @@ def _diagonal(box: Box, variances: Sequence[fmpq]) -> fmpq:
     return sum(moved, fmpq(0))
 
 
-def _dense(sets: Sequence[Box], rows: Rows) -> fmpq:
+def _dense(sets: Sequence[Box], rows: Rows) -> arb:
     corners: list[list[fmpq]] = []
     for low, high in sets:
         # both ends of what may vary: zᵀ Σ⁻¹ z is convex, and largest in a corner
@@ -75,20 +74,23 @@ def _dense(sets: Sequence[Box], rows: Rows) -> fmpq:
     return farthest(rows, corners)
 
 
-def farthest(covariance: Rows, differences: Rows) -> fmpq:
-    """Return max zᵀ Σ⁻¹ z over differences, rounded up; Σ is proved to be positive definite."""
+def farthest(covariance: Rows, differences: Rows) -> arb:
+    """Return a ball of max zᵀ Σ⁻¹ z over differences; Σ is proved to be positive definite."""
     size = len(differences[0])
-    matrix = positive(covariance, size)
     # Σ⁻¹ in balls: each holds the true entry
-    inverse = matrix.inv()
-    best = fmpq(0)
+    try:
+        inverse = positive(covariance, size).inv()
+    except ZeroDivisionError:
+        raise RefusedFileError(SINGULAR) from None
+    best = ZERO
     # many records change the sums alike
     apart = list(set(map(tuple, differences)))
     for start in range(0, len(apart), size):
         block = arb_mat(apart[start : start + size])
         # Z Σ⁻¹ Zᵀ, of which the diagonal counts: products of matrices are what balls do fast
         squares = block * inverse * block.transpose()
-        best = max([best, *(rational_up(squares[k, k]) for k in range(squares.nrows()))])
+        best = largest([best, *(squares[k, k] for k in range(squares.nrows()))])
+    require(best.is_finite(), "a distance that no ball holds")
     return best
 
 
@@ -99,7 +101,7 @@ def positive(covariance: Rows, size: int) -> arb_mat:
     fine = [*map(list, zip(*covariance, strict=True))] == [*map(list, covariance)]
     require(fine, "covariance: expected a symmetric matrix")
     matrix = arb_mat(list(map(list, covariance)))
-    require(_positive(matrix), "covariance: not shown to be positive definite")
+    require(_positive(matrix), SINGULAR)
     return matrix
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from flint import acb, arb, fmpq
 
-from tacit_check.balls import HALF, ONE, ZERO, Number, half_square_tail, largest, said
+from tacit_check.balls import HALF, ONE, ZERO, Number, half_square_tail, largest, require, said
 from tacit_check.composing import Composed, Worst
 from tacit_check.mechanisms import FEW, NOT_NEGATIVE, RATE, Known, Reader
 from tacit_check.projections import integral
@@ -81,7 +81,6 @@ class Form(NamedTuple):
         words: the claim in words.
         needed: the fields that it needs.
         optional: those that it may have.
-        paired: whether it speaks of a pair of inputs alone.
     """
 
     rule: Callable[[Claim, Known, Composed], Bounds]
@@ -89,7 +88,6 @@ class Form(NamedTuple):
     words: str
     needed: Fields
     optional: Fields = NONE
-    paired: bool = False
 
 
 def check(proof: Proof, measured: Mapping[str, Any] | None = None) -> Result:
@@ -104,8 +102,9 @@ def check(proof: Proof, measured: Mapping[str, Any] | None = None) -> Result:
     """
     reader = Reader(proof, measured)
     known = reader.read(proof.mechanism)
+    require(reader.used >= set(reader.measured), "--data: no node of the file names its digest")
     read = [kind_of(node, "claims", CLAIMS) for node in proof.claims]
-    claims = [(kind, fields(rest, kind, *CLAIMS[kind][3:5])) for kind, rest in read]
+    claims = [(kind, fields(rest, kind, *CLAIMS[kind][3:])) for kind, rest in read]
     # lattices are built for the least δ that is asked for
     least = min((one["delta"] for _, one in claims if one.get("delta")), default=fmpq(1, 10**10))
     parts = known.choices[0] if known.choices else ()
@@ -113,12 +112,13 @@ def check(proof: Proof, measured: Mapping[str, Any] | None = None) -> Result:
     verdicts = []
     for (kind, claim), (_, written) in zip(claims, read, strict=True):
         words = CLAIMS[kind].words.format(**written)
+        words += "".join(f", {one} {written[one]}" for one in CLAIMS[kind].optional if one in claim)
         if known.unknown:
             verdicts.append(Checked(words, NOT_CHECKABLE, why=known.unknown))
             continue
         # δ = 0 bounds the loss itself
-        rule, bounded, *_, paired = CLAIMS["pure-dp" if claim.get("delta") == 0 else kind]
-        bounds = rule(claim, known, composed) if known.choices or not paired else NOTHING
+        rule, bounded, *_ = CLAIMS["pure-dp" if claim.get("delta") == 0 else kind]
+        bounds = rule(claim, known, composed)
         reader.theorems[bounds.theorem] = None
         verdicts.append(verdict(words, claim.get(bounded), bounds))
     theorems = tuple(filter(None, dict.fromkeys([*reader.theorems, *composed.theorems])))
@@ -130,9 +130,11 @@ def verdict(words: str, bound: fmpq | None, bounds: Bounds) -> Checked:
     upper, lower, why = bounds
     if bound is None and bounds != EVIDENCE:
         return Checked(words, HOLDS, why="it claims nothing")
-    if bound is None or (upper is None and lower is None):
-        why = why or "no theorem leads from the mechanism to it"
+    if bound is None:
         return Checked(words, NOT_CHECKABLE, why=why)
+    if upper is None and lower is None:
+        # of a claim that could be proved, and is not, a verdict of the whole says so
+        return Checked(words, NOT_SHOWN, why="no theorem leads from the mechanism to it")
     ends = ["" if end is None else said(end) for end in (upper, lower)]
     # certain comparisons alone: a ball that straddles the claim shows nothing
     if upper is not None and upper <= bound:
@@ -141,14 +143,14 @@ def verdict(words: str, bound: fmpq | None, bounds: Bounds) -> Checked:
 
 
 def _sharp(value: Number, composed: Composed, theorem: str) -> Bounds:
-    # a lower bound too where some pair of inputs attains it; a distance in Σ⁻¹ is rounded up, by
-    # less than 2^−100 of it where Σ is not all but singular
-    least = value if isinstance(value, fmpq) else value * (ONE - arb(2) ** -100)
-    return Bounds(value, least if composed.attained else None, theorem)
+    # a lower bound too where some pair of inputs attains it
+    return Bounds(value, value if composed.attained else None, theorem)
 
 
-def _approximate(claim: Claim, _: Known, composed: Composed) -> Bounds:
+def _approximate(claim: Claim, known: Known, composed: Composed) -> Bounds:
     epsilon = claim["epsilon"]
+    if not known.choices:
+        return NOTHING
     if epsilon is None:
         # δ at an ε of ∞: what gives itself away
         return Bounds(composed.infinite())
@@ -165,13 +167,16 @@ def _pure(_: Claim, __: Known, composed: Composed) -> Bounds:
 
 
 def _gaussian(_: Claim, __: Known, composed: Composed) -> Bounds:
-    square = composed.gaussian
+    square = composed.summed(lambda one: one.under if one.gaussian is None else one.gaussian)
     if square is None:
         return NOTHING
-    # exactly where it can be said exactly: a claim may be the truth itself
-    exact = fmpq(isqrt(int(square.p)), isqrt(int(square.q)))
-    root = exact if exact * exact == square else arb(square).sqrt()
-    return _sharp(root, composed, "Dong, Roth and Su (2022), Corollary 3.3: squares of μ add up")
+    root: Number = arb(square).sqrt()
+    if isinstance(square, fmpq):
+        # exactly where it can be said exactly: a claim may be the truth itself
+        exact = fmpq(isqrt(int(square.p)), isqrt(int(square.q)))
+        root = exact if exact * exact == square else root
+    bounds = _sharp(root, composed, "Dong, Roth and Su (2022), Corollary 3.3: squares of μ add up")
+    return bounds._replace(lower=None) if composed.gaussian is None else bounds
 
 
 def _renyi(claim: Claim, _: Known, composed: Composed) -> Bounds:
@@ -273,14 +278,10 @@ SAID: Fields = {"statement": sentence, "confidence": RATE}
 BOTH: Fields = {"epsilon": LOSS, "delta": RATE}
 MANY: Fields = {"candidates": FEW}
 CLAIMS: dict[str, Form] = {
-    "approximate-dp": Form(
-        _approximate, "delta", "ε <= {epsilon} at δ = {delta}", BOTH, paired=True
-    ),
-    "pure-dp": Form(_pure, "epsilon", "ε <= {epsilon} at δ = 0", {"epsilon": LOSS}, paired=True),
+    "approximate-dp": Form(_approximate, "delta", "ε <= {epsilon} at δ = {delta}", BOTH),
+    "pure-dp": Form(_pure, "epsilon", "ε <= {epsilon} at δ = 0", {"epsilon": LOSS}),
     "gaussian-dp": Form(_gaussian, "mu", "μ <= {mu}", {"mu": LOSS}),
-    "renyi": Form(
-        _renyi, "epsilon", "Rényi divergence of order {order} <= {epsilon} nats", ORDERED
-    ),
+    "renyi": Form(_renyi, "epsilon", "Rényi of order {order} <= {epsilon} nats", ORDERED),
     "success": Form(_success, "success", "success <= {success}, prior {prior}", GUESS),
     "naming": Form(_naming, "success", "success <= {success} in naming one of {candidates}", NAMED),
     "information": Form(_information, "nats", "information <= {nats} nats", {"nats": LOSS}, MANY),

@@ -14,6 +14,7 @@ from typing import Any
 from tacit_check import VERSION
 
 SECONDS, MEGABYTES = 60, 256
+USAGE = "Check what files claim. Exit status: 0 all hold, 1 false or not shown, 2 refused."
 # Exit statuses; the last is what a shell gives a program whose reader went away.
 HELD, WORSE, REFUSED, CLOSED = 0, 1, 2, 141
 
@@ -38,11 +39,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def each(arguments: Sequence[str] | None = None) -> int:
     """Check the files of a command line one by one; return the worst exit status."""
-    parser = argparse.ArgumentParser(
-        prog="tacit_check",
-        description="Check what stored releases and accounts claim, sharing no code with what "
-        "made them. Exit status: 0 all hold, 1 false or not shown, 2 refused.",
-    )
+    parser = argparse.ArgumentParser(prog="tacit_check", description=USAGE)
+    # of a terminal that knows no ε
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     parser.add_argument("files", nargs="+", metavar="FILE")
     parser.add_argument("--data", help="the holder's file of data that digests name")
     parser.add_argument("--json", action="store_true", help="print JSON, one object a line")
@@ -137,17 +137,15 @@ def refusal(why: str) -> dict[str, Any]:
 def tell(path: str, answer: dict[str, Any], *, plain: bool = False) -> int:
     """Say what was found of a file; return its exit status."""
     status = REFUSED if answer["word"] == "refused" else HELD if answer["holds"] else WORSE
+    # the name of a file says nothing but itself
+    file = path if path.isprintable() else ascii(path)
     if plain or status == REFUSED:
         told = json.dumps({"file": path, "checker": VERSION, **answer})
-        print(told if plain else f"{path}: refused: {answer['why']}")
+        print(told if plain else f"{file}: refused: {answer['why']}")
         return status
-    lines = [f"{path}: {answer['word']}"]
+    lines = [f"{file}: {answer['word']}"]
     lines += [f"  {one['verdict']}: {one['claim']}{_numbers(one)}" for one in answer["verdicts"]]
-    for heading, name in (
-        ("taken as given", "given"),
-        ("holds", "notes"),
-        ("theorems", "theorems"),
-    ):
+    for heading, name in (("taken as given", "given"), ("holds", "notes"), ("theorems",) * 2):
         lines += [f"  {heading}:"] * bool(answer[name]) + [f"    {one}" for one in answer[name]]
     print(*lines, f"  checked by tacit_check {VERSION}: {answer['word']}", sep="\n")
     return status

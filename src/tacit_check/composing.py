@@ -113,10 +113,8 @@ class Composed:
         require(len(self.parts) <= MOST_APART, f"composition: at most {MOST_APART} different parts")
         key, total = (side, size), sum(count for count, _ in self.parts)
         if key not in self._laws:
-            lattices = [side(size, total, self.least) for _ in self.orders]
-            self._laws[key] = [
-                (one, one.together(self.parts, way)) for way, one in enumerate(lattices)
-            ]
+            made = ((way, side(size, total, self.least)) for way in self.orders)
+            self._laws[key] = [(one, one.together(self.parts, way)) for way, one in made]
         return largest(lattice.height(law, epsilon) for lattice, law in self._laws[key])
 
 
@@ -153,7 +151,7 @@ class Worst(Composed):
 def alike(parts: Parts) -> Parts:
     """Return parts whose orders agree: the upper envelope of both orders where they do not."""
     orders = {(pair.order, len(pair.curves)) for _, pair in parts if len(pair.curves) > 1}
-    # the sampled sample of an asymmetric pair has more curves than orders: never one by one
+    # where one order is not said, it may be either
     if len(orders) <= 1 and all(order for order, _ in orders):
         return parts
     return [(count, Pair((highest(pair.curves),))) for count, pair in parts]
@@ -164,7 +162,8 @@ def merged(parts: Parts) -> list[tuple[int, Pair]]:
 
     Squares of μ add up exactly, and nothing gives itself away with probability Π (1 − δ).
     """
-    square, silent, rest, fails = fmpq(0), ONE, [], False
+    square: Number = fmpq(0)
+    silent, rest, fails = ONE, [], False
     for count, pair in alike(parts):
         curve = pair.curves[0]
         if curve.fails is not None:
@@ -173,5 +172,5 @@ def merged(parts: Parts) -> list[tuple[int, Pair]]:
             square += curve.gaussian * count
         else:
             rest.append((count, pair))
-    moved = [(1, gaussian(square))] if square > 0 or (parts and not rest) else []
+    moved = [(1, gaussian(square))] if square != 0 or (parts and not rest) else []
     return moved + rest + ([(1, failing(ONE - silent))] if fails else [])

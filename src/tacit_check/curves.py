@@ -22,7 +22,8 @@ class Curve:
         attained: whether some pair of inputs has this curve, so that lower ends say something too.
         tails: (P(L > ε), Q(L > ε)), where they are known; both orders follow from them.
         most: L <= most surely, a fraction where it is one; None where L is not bounded.
-        gaussian: μ² exactly, where it is the curve of N(μ, 1) against N(0, 1).
+        gaussian: μ², where it is the curve of N(μ, 1) against N(0, 1).
+        under: μ² of a Gaussian curve that lies above it everywhere, where one is known.
         exact: H at γ = e^ε as a fraction, where probabilities are fractions.
         fails: δ, where it is the curve of a release that gives itself away with probability δ and
             says nothing otherwise.
@@ -34,7 +35,8 @@ class Curve:
     attained: bool = True
     tails: Tails | None = None
     most: Number | None = None
-    gaussian: fmpq | None = None
+    gaussian: Number | None = None
+    under: Number | None = None
     exact: Callable[[fmpq], fmpq] | None = None
     fails: arb | None = None
     renyi: Callable[[fmpq], arb | None] | None = None

@@ -24,7 +24,7 @@ def measure(path: str) -> dict[str, Any]:
     return {hashlib.sha256(content).hexdigest(): (kind, value)}
 
 
-def _swaps(covariance: Rows, rows: Rows, pairs: list[list[int]]) -> fmpq:
+def _swaps(covariance: Rows, rows: Rows, pairs: list[list[int]]) -> arb:
     # the largest distance of x_i − x_j over the listed pairs (i, j) of rows
     fine = all(one < len(rows) for pair in pairs for one in pair)
     require(fine, "pairs: expected two rows each, counted from 0")

@@ -17,8 +17,8 @@ Guessed = tuple[Pair, Number]
 ADDED = "with against without"
 # Rows of a table against each other: pairs times entries that are looked at.
 MOST_ENTRIES, MOST_WORK = 4096, 1 << 20
-# Rows of which every two are composed by themselves; orders that are sampled.
-MOST_ORDERED, MOST_SAMPLED = 3, 16
+# Rows of which every two are composed by themselves.
+MOST_ORDERED = 3
 # Terms of a discrete Gaussian that are summed one by one; whole Rényi orders of a sample.
 MOST_TERMS, MOST_ORDER = 20_000, 1024
 # How near a root is found, in how many turns; below every root.
@@ -42,7 +42,7 @@ STILL: dict[str, Any] = {"most": fmpq(0), "gaussian": fmpq(0), "renyi": lambda _
 NOTHING = moved(lambda epsilon: epsilon, half_square_tail, 0, **STILL)
 
 
-def gaussian(square: fmpq) -> Pair:
+def gaussian(square: Number) -> Pair:
     """N(μ, 1) against N(0, 1), by μ²: the loss at x is μx − μ²/2."""
     if square == 0:
         return NOTHING
@@ -121,9 +121,8 @@ def response(categories: int, truth: fmpq | None = None, epsilon: fmpq | None = 
     right: Number = share if truth is None else truth
     other = (1 - right) / (categories - 1)
     # of an answer, another, and the rest
-    curve = finite(
-        [right, other, other * (categories - 2)], [other, right, other * (categories - 2)]
-    )
+    rest = other * (categories - 2)
+    curve = finite([right, other, rest], [other, right, rest])
     curve = curve if epsilon is None else replace(curve, most=epsilon)
     return Pair((curve,)), categories * (right if truth is None else max(right, other))
 
@@ -131,7 +130,8 @@ def response(categories: int, truth: fmpq | None = None, epsilon: fmpq | None = 
 def finite(own: Sequence[Any], other: Sequence[Any]) -> Curve:
     """The curve of two laws on a few outcomes, H = Σ max(p − e^ε q, 0); exact of fractions."""
     both = [(arb(p), arb(q)) for p, q in zip(own, other, strict=True)]
-    losses = [(p / q).log() if q > 0 else arb.pos_inf() for p, q in both if p > 0]
+    # a probability that may be 0 is not taken for it
+    losses = [(p / q).log() if q > 0 else arb.pos_inf() for p, q in both if not p <= 0]
 
     def exact(gamma: fmpq) -> fmpq:
         gains = (p - gamma * q for p, q in zip(own, other, strict=True))
@@ -188,8 +188,11 @@ def exponential(range: fmpq) -> Pair:
         part = -((epsilon - width) * HALF).expm1()
         return part * part / scale
 
+    # errors of two coins whose log-odds are η apart: Φ⁻¹ of the logistic law is steepest at 0, so
+    # no two lie farther apart in it than ±η/2 do, by μ = 2 Φ⁻¹(1/(1 + e^{−η/2}))
+    mu = (width / 4).tanh().erfinv() * arb(8).sqrt()
     # attained for one release at every ε, by a pair that depends on ε
-    return Pair((Curve(height, most=range),))
+    return Pair((Curve(height, most=range, under=mu * mu if mu.is_finite() else None),))
 
 
 def failing(chance: arb) -> Pair:
@@ -202,10 +205,8 @@ def key_alone(length: int, most: int, threshold: int, variance: fmpq) -> Pair:
     """A key that one unit alone has passes: of k with weight ⌊U/√k⌋, k P(X >= T − w) at most."""
     spread = arb(variance).sqrt()
     # P(X >= m) <= P(N(0, s²) >= m − 1)
-    chances = [
-        half_square_tail((threshold - math.isqrt(length * length // k) - 1) / spread) * k
-        for k in range(1, most + 1)
-    ]
+    weights = ((k, math.isqrt(length * length // k)) for k in range(1, most + 1))
+    chances = (half_square_tail((threshold - one - 1) / spread) * k for k, one in weights)
     return failing(largest(chances).min(ONE)).bounding
 
 
@@ -213,21 +214,18 @@ def sampled(rate: fmpq, base: Pair) -> Pair:
     """Poisson samples: (1 − q) Q + q P against Q, and (Q, P) by duality."""
     if rate in (0, 1):
         return base if rate else NOTHING
-    # each sample has two orders for one
-    require(len(base.curves) <= MOST_SAMPLED, "poisson-sampled: too many samples of samples")
     share, rest = arb(rate), arb(1 - rate)
-    curves: list[Curve] = []
-    for one in base.curves:
-        most = None if one.most is None else arb(one.most)
-        # −L <= −ln(1 − q + q e^{−M}) where M bounds the loss of the other order too
-        least = ZERO if most is None or base.curves[1:] else (-most).exp()
-        most = None if most is None else (rest + share * most.exp()).log()
-        forward = _sampled(share, one, most)
-        back = turned(forward, -(rest + share * least).log())
-        # of a Gaussian the reverse order is the smaller at every Rényi order
-        curves += [forward, replace(back, renyi=forward.renyi)]
-    # the record may be any input of either order of ``base``: samples of others have other orders
-    return Pair(tuple(curves), f"{ADDED}: {base.order}" if base.order else ADDED)
+    # a pair that is known to have the record first; else, as what others are in a sample may turn
+    # it round from one release to the next, the envelope of both orders
+    one = highest(base.curves[:1] if base.order == ADDED else base.curves)
+    most = None if one.most is None else arb(one.most)
+    # −L <= −ln(1 − q + q e^{−M}) where M bounds the loss of the other order too
+    least = ZERO if most is None or base.order == ADDED else (-most).exp()
+    most = None if most is None else (rest + share * most.exp()).log()
+    forward = _sampled(share, one, most)
+    back = turned(forward, -(rest + share * least).log())
+    # of a Gaussian the reverse order is the smaller at every Rényi order
+    return Pair((forward, replace(back, renyi=forward.renyi)), ADDED)
 
 
 def _sampled(share: arb, base: Curve, most: arb | None) -> Curve:

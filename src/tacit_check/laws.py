@@ -13,9 +13,8 @@ from tacit_check.balls import ONE, ZERO, floors, integer_down, integer_up, large
 from tacit_check.curves import Curve, Parts
 
 Balls = Sequence[arb]
-# Nodes where a curve is evaluated: this share of a lattice near the middle, fewer outwards, and
-# again this share where a curve is an integral.
-DENSE, COSTLY = 32, 16
+# Nodes where a curve is evaluated: this share of a lattice near the middle, fewer outwards.
+DENSE = 32
 # Beyond it a loss is said to be infinite or lowest: its square root of a mass is nothing.
 FARTHEST = 2.0**12
 # Of δ: what may be cut at the ends; bits beside those that N T roundings and 1/δ take.
@@ -97,7 +96,8 @@ class Lattice:
         Source: Doroshenko, Ghazi, Kamath, Kumar and Manurangsi (2022), Section 4.
         """
         step, low, high = fitted(curve, self.mass / self.count, self.size)
-        points = nodes(low, high, self.size // DENSE // (COSTLY if curve.costly else 1))
+        # of an integral as many as the root of what a lattice has, which is twice at four times
+        points = nodes(low, high, math.isqrt(2 * self.size) if curve.costly else self.size // DENSE)
         places = [arb(2) ** step * point for point in points]
         levels, heights = [place.exp() for place in places], list(map(curve.at, places))
         masses = self.dots(points, levels, heights, (heights[0] - ONE) / levels[0], levels)

@@ -65,7 +65,7 @@ class Reader:
 
     def __init__(self, proof: reading.Proof, measured: Mapping[str, Any] | None = None) -> None:
         self.adjacency = proof.adjacency
-        self.measured = measured or {}
+        self.measured, self.used = measured or {}, {""}
         self.left, self.level = MOST_NODES, 0
         # what is taken as given, the theorems that are used, and what is true up to something
         self.given = dict.fromkeys(proof.given)
@@ -103,6 +103,7 @@ class Reader:
     def told(self, name: str, *kinds: str, given: str) -> Any:
         """Return what the holder's data gave of a node; None where it is given, as none did."""
         kind, value = self.measured.get(name, (None, None))
+        self.used.add(name)
         require(kind in (None, *kinds), f"{' or '.join(kinds)}: the data is about {kind}")
         if kind is None:
             self.given[f"{given} (--data)"] = None
@@ -226,9 +227,9 @@ RATE, NOT_NEGATIVE, POSITIVE = within(0, 1), within(0), within(0, above=True)
 SHIFT: Fields = {"sensitivity": NOT_NEGATIVE, "noise": POSITIVE}
 SCALED: Fields = {"sensitivity": NOT_NEGATIVE, "scale": POSITIVE}
 MOVED, SIZE, MANY = {"sensitivity": count(0, 10**30)}, count(high=10**7), count(high=10**5)
-HOLDER: Fields = {"digest": reading.digest}
-SIZES: Fields = {"dim": SIZE, "rank": SIZE}
-TOLD: Fields = {"truth": RATE, "epsilon": within(0, 10_000)}
+HOLDER, SPECTRUM = {"digest": reading.digest}, {"spectrum": reading.word("one", "any")}
+SIZES, TOLD = {"dim": SIZE, "rank": SIZE}, {"truth": RATE, "epsilon": within(0, 10_000)}
+SUM, EPOCH = {"rate": RATE, **SHIFT}, {**SHIFT, "steps": count()}
 COUNTED: Fields = {"length": count(high=10**15), "most": count(high=10**4)}
 HEAVY: Fields = {"threshold": count(high=10**18), "variance": within(16, above=True)}
 WITHIN: Fields = {"lowest": within(0, 1, above=True), "highest": within(1)}
@@ -245,16 +246,10 @@ KINDS: dict[str, Node] = {
     "table": Node(plain(elementary.table), {"rows": reading.rows(elementary.MOST_ENTRIES)}),
     "exponential": Node(plain(elementary.exponential), {"range": within(0, 10_000, above=True)}),
     "poisson-sampled": Node(_sampled, {"rate": RATE, "of": anything}, about=ADD),
-    "replaced": Node(plain(elementary.replaced), {"rate": RATE, **SHIFT}, about=("replace",)),
-    "groups": Node(
-        plain(elementary.group), {"rate": RATE, **SHIFT, "records": count(high=512)}, about=ADD
-    ),
-    "random-allocation": Node(
-        plain(allocation.random_allocation), {**SHIFT, "steps": count()}, about=ADD
-    ),
-    "projection": Node(
-        plain(projections.projected), {**SIZES, **SHIFT, "spectrum": reading.word("one", "any")}
-    ),
+    "replaced": Node(plain(elementary.replaced), SUM, about=("replace",)),
+    "groups": Node(plain(elementary.group), {**SUM, "records": count(high=512)}, about=ADD),
+    "random-allocation": Node(plain(allocation.random_allocation), EPOCH, about=ADD),
+    "projection": Node(plain(projections.projected), {**SIZES, **SHIFT, **SPECTRUM}),
     "column": Node(plain(lambda **_: COLUMN), {**SIZES, "alignment": within(-1, 1)}),
     "sketch": Node(plain(projections.sketch), {"columns": MANY, "dim": MANY, **WITHIN}),
     # as many values as there are outcomes

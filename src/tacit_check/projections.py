@@ -1,6 +1,7 @@
 """Random projections and sketches: one integral of a closed curve, in balls."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from flint import acb, arb, ctx, fmpq
@@ -30,7 +31,16 @@ def projected(dim: int, rank: int, square: fmpq, spectrum: str) -> Pair:
     share = Share(dim, rank, arb(square).sqrt())
     # Σ w_j X_j is below X in convex order: a convex function above the curve
     one = spectrum == "one"
-    return Pair((Curve(share.mixed if one else share.any_spectrum, attained=one, costly=True),))
+    made = share.mixed if one else share.any_spectrum
+    known = cache(made)
+
+    def height(epsilon: arb) -> arb:
+        if epsilon < 0:
+            # H(ε) = 1 − e^ε + e^ε H(−ε) of a symmetric pair
+            return epsilon.exp() * height(-epsilon) - epsilon.expm1()
+        return (known if epsilon.is_exact() else made)(epsilon)
+
+    return Pair((Curve(height, attained=one, costly=True),))
 
 
 class Share:
@@ -53,10 +63,7 @@ class Share:
         return x.beta_lower(self.own + more, self.rest, regularized=1)
 
     def mixed(self, epsilon: arb, most: arb = ONE) -> arb:
-        """Return E H(ε; X μ²) over X below ``most``, of ε from 0 on, and of any over all X."""
-        if epsilon < 0:
-            # H(ε) = 1 − e^ε + e^ε H(−ε) of a symmetric pair
-            return -epsilon.expm1() + epsilon.exp() * self.mixed(-epsilon)
+        """Return E H(ε; X μ²) over X below ``most``, of ε from 0 on."""
         if not epsilon >= 0:
             # |H'| = e^ε Q(L > ε) <= 1
             return self.mixed(ZERO) + epsilon.union(-epsilon)
@@ -77,7 +84,12 @@ class Share:
             return share * curve
 
         end = most.sqrt().asin()
-        return UNSEEN + (ZERO if end <= start else integral(integrand, start, end) * HALF)
+        if end <= start:
+            return UNSEEN
+        # few bits first, and as many as there are of what is smaller than these
+        found = integral(integrand, start, end, -64)
+        small = found.rel_accuracy_bits() < 16
+        return UNSEEN + (integral(integrand, start, end) if small else found) * HALF
 
     def any_spectrum(self, epsilon: arb) -> arb:
         """Return an upper bound for every spectrum: E of a convex function above the curve.
@@ -87,8 +99,6 @@ class Share:
         so are the curve up to c and beyond it the parallel of the tangent through the higher of
         both: a convex function, of which the expectation is taken.
         """
-        if epsilon < 0:
-            return -epsilon.expm1() + epsilon.exp() * self.any_spectrum(-epsilon)
         square = self.length * self.length
         bend = 2 * (ONE + epsilon * epsilon).sqrt() - 2
         mean = square * self.own / (self.own + self.rest)

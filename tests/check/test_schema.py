@@ -67,7 +67,7 @@ def test_nodes_and_claims_have_the_fields_that_are_read():
     }
     assert fields("claim") == {
         kind: (sorted(("kind", *needed)), sorted(("kind", *needed, *optional)))
-        for kind, (*_, needed, optional, _) in CLAIMS.items()
+        for kind, (*_, needed, optional) in CLAIMS.items()
     }
 
 
