@@ -96,3 +96,24 @@ def test_the_headline_takes_what_hides_most_where_that_costs_little():
 def test_a_comparison_says_that_it_is_the_holders():
     comparison, _ = results("mean", heights(40))
     assert comparison.to_dict()["audience"].startswith("Keep this comparison with the data")
+
+
+def test_persons_are_compared_with_all_of_their_rows():
+    source = np.random.default_rng(4)
+    rows = np.c_[np.repeat(np.arange(60.0), 5), source.uniform(0.0, 10.0, 300)]
+    promise = Table(success=0.6, bounds={"x": (0, 10)}, person="who", unit="customer", clip=4)
+    effort = Effort(simulations=100, trials=16)
+    found = compare("mean", rows, promise, effort, columns=["who", "x"], rng=0)
+    by = {one.name: one for one in found.results}
+    assert {name: one.rows for name, one in by.items()} == {
+        "rows matched": 30, "rows random": 30, "draw": 30, "table": 60
+    }  # fmt: skip
+    assert all(one.attacks for one in found.results)
+    assert "a customer is in the table at all" in by["table"].hides
+    # five rows each, of which four at the bounds are kept: the sums of all persons shrink alike
+    high = np.c_[rows[:, 0], 9.0 + rows[:, 1] / 10.0]
+    summed = compare("sum", high, promise, QUIET, columns=["who", "x"]).results[-1]
+    assert 0.1 * high[:, 1].sum() < summed.clipping[0] < 0.2 * high[:, 1].sum()
+    without = compare("mean", rows, Table(success=0.6, person="who"), QUIET, columns=["who", "x"])
+    assert len(without.results) == 3
+    assert "bounds" in without.notes[0]

@@ -24,7 +24,7 @@ def compare(
     data: Data = None,
     asked: QueryFlags,
     reading: PoolFlags,
-    promise: Annotated[Table, Only("success", "bounds", "levels")],
+    promise: Annotated[Table, Only("success", "bounds", "levels", "person", "unit", "clip")],
     effort: Effort,
     attack: Attacked = True,
     telling: Telling,
@@ -32,7 +32,8 @@ def compare(
     """Set the promises side by side at one success: what each hides, its noise, its attackers.
 
     Rows by matched pairs and by random ones, the whole draw, and the table where --bounds declare
-    what a row may be. Nothing is released and no budget is spent.
+    what a row may be. With --person all rows of a person are hidden together, and the table needs
+    --clip too. Nothing is released and no budget is spent.
     """
     from tacit import codec
     from tacit._ground.files import write_text_atomic
@@ -49,7 +50,8 @@ def compare(
     output = json_output(telling.json, telling.force, paths)
     page = new_file("--report", telling.report, telling.force)
     find_beside(asked.query)
-    table = reading.read_pool(data, asked.query, asked.target, promise.levels)
+    person = promise.person
+    table = reading.read_pool(data, asked.query, asked.target, promise.levels, person=person)
     found = compare_promises(
         asked.query,
         table,

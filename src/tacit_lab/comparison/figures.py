@@ -9,7 +9,7 @@ from markupsafe import Markup
 from tacit.pages import WIDE, Scale
 from tacit.pages import drawing as draw
 from tacit.releases.release import Attack
-from tacit.text import percent, share_up, significant
+from tacit.text import percent, share_up, significant_up
 from tacit_lab.comparison.result import Comparison, PromiseResult
 
 # The end of the axis of errors, and what stands for no noise.
@@ -51,8 +51,8 @@ def comparison_figure(found: Comparison, *, width: int) -> Markup:
             parts.append(draw.text(result.name, success.start, place - 16, "tick"))
         parts += _attacks(result.attacks, success, place + (4 if narrow else 0))
     title = "Promises compared: " + "; ".join(
-        f"{one.name}: total error {significant(one.total, 2)} and noise "
-        f"{significant(one.noise, 2)} of the sampling error of the table, "
+        f"{one.name}: total error {significant_up(one.total, 3)} and noise "
+        f"{significant_up(one.noise, 3)} of the sampling error of the table, "
         + ", ".join(f"{attack.name} {percent(attack.success.value)}" for attack in one.attacks)
         for one in found.results
     )
@@ -110,8 +110,8 @@ def _sizes(result: PromiseResult) -> tuple[float, float]:
 
 
 def _size(result: PromiseResult) -> str:
-    noise = significant(result.noise, 2) if result.noise > 0.0 else NO_NOISE
-    return f"{noise}, total {significant(result.total, 2)}"
+    noise = significant_up(result.noise, 3) if result.noise > 0.0 else NO_NOISE
+    return f"{noise}, total {significant_up(result.total, 3)}"
 
 
 def _noise(result: PromiseResult, scale: Scale, y: float, *, labelled: bool) -> list[Markup]:

@@ -7,7 +7,7 @@ from tacit.pages import NARROW, WIDE, embedded_json, rendered
 from tacit.releases.provenance import Provenance
 from tacit.releases.release import Attack
 from tacit.statistics.queries.statistic import NORMAL_95
-from tacit.text import percent, share_up, significant, significant_up
+from tacit.text import percent, share_up, significant_up
 from tacit_lab.comparison.figures import comparison_figure
 from tacit_lab.comparison.result import Comparison, PromiseResult
 
@@ -70,7 +70,7 @@ def headline(found: Comparison) -> str:
 def errors_beside(found: Comparison) -> str:
     """Return the errors of all promises in one sentence, and their unit."""
     parts = [
-        f"{significant_up(one.total, 3)} by {one.name} (noise alone {significant(one.noise, 2)})"
+        f"{significant_up(one.total, 3)} by {one.name} (noise alone {significant_up(one.noise, 3)})"
         for one in found.results
     ]
     return (
@@ -84,10 +84,10 @@ def comparison_lines(found: Comparison) -> list[tuple[str, str]]:
     """Return a line for each promise, then the notes."""
     lines = []
     for one in found.results:
-        words = f"total error {significant_up(one.total, 3)}, noise {significant(one.noise, 2)}"
+        words = f"total error {significant_up(one.total, 3)}, noise {significant_up(one.noise, 3)}"
         if one.clipped > 0.0:
             words += f", clipping {significant_up(one.clipped, 3)}"
-        words += f" of the table's sampling error, n = {one.rows:,}"
+        words += f" of the table's sampling error, {one.rows:,} {found.unit}s"
         for attack in one.attacks:
             words += f"; {attack_words(attack)}"
         lines.append((one.name, words))
@@ -109,7 +109,7 @@ def _row(result: PromiseResult) -> dict[str, str]:
         "name": result.name,
         "hides": result.hides,
         "rows": f"{result.rows:,}",
-        "noise": significant(result.noise, 2),
+        "noise": significant_up(result.noise, 3),
         "clipping": significant_up(result.clipped, 3) if result.clipped > 0.0 else "none",
         "total": significant_up(result.total, 3),
         "evidence": result.evidence,

@@ -14,6 +14,7 @@ from tacit.attacks import shadow_attack
 from tacit.releases.promises import Draw, Effort, Promise, Rows, Table, check_effort
 from tacit.releases.release import Attack
 from tacit.statistics.bounded.plan import TablePlan
+from tacit.statistics.people.plan import PeoplePlan
 from tacit.statistics.pools import Pool, open_pool
 from tacit.statistics.prepared import PreparedNumbers, attack_of
 from tacit.statistics.queries.language import bind_query
@@ -21,19 +22,22 @@ from tacit.statistics.queries.statistic import Columns, SumQuery
 from tacit.statistics.rows.plan import SumPlan
 from tacit.statistics.workflow import AnyQuery, prepare
 from tacit_lab.comparison.result import Comparison, PromiseResult
-from tacit_lab.comparison.simulated import simulate_releases
+from tacit_lab.comparison.simulated import can_simulate, simulate_releases
 
 EFFORT = Effort()
+AddedPlan = TablePlan | PeoplePlan
 # Rows that are attacked, a half of them those farthest from the middle.
 ATTACKED_ROWS, FARTHEST_SHARE = 60, 2
 # Simulated releases by which a shadow attack learns anything.
 SMALLEST_TRIALS = 16
+# Of these, with a row and without it, those by which a shadow attack learns of it.
+SMALLEST_SHARE = 2
 HIDES = {
-    "rows": "whether a row was drawn, from whoever knows the pool and what was drawn of all other "
+    "rows": "whether a {} was drawn, from whoever knows the pool and what was drawn of all other "
     "pairs",
     "draw": "the whole draw up to its nats, from whoever knows the pool and the list of draws, but "
     "none of the draw",
-    "table": "that a row is in the table at all, from whoever knows every other row",
+    "table": "that a {} is in the table at all, from whoever knows every other {}",
 }
 NO_TABLE = (
     "no promise about the table: it needs bounds of every column that is added, declared without "
@@ -65,7 +69,7 @@ def compare(
         query: as for ``prepare``.
         pool: as for ``prepare``.
         promise: about the table, by its ``success`` s; without ``bounds`` it is left out, and the
-            others are set side by side at s.
+            others are set side by side at s. With ``person`` all of them hide persons.
         effort: as for ``prepare``; 16 trials at least, or 0 for no attack.
         columns: as for ``prepare``.
         target: as for ``prepare``.
@@ -97,22 +101,25 @@ def compare(
     check_effort(effort)
     if 0 < effort.trials < SMALLEST_TRIALS:
         raise ValueError(f"trials: expected 0, or {SMALLEST_TRIALS} and more, got {effort.trials}")
-    declared = Rows(success=limit, levels=promise.levels)
+    whose: dict[str, Any] = {"person": promise.person, "unit": promise.unit}
+    declared = Rows(success=limit, levels=promise.levels, **whose)
     pool, levels = open_pool(pool, columns, declared, query=query, target=target)
-    table = replace(promise, levels=levels)
-    why = _no_table(query, Pool.of(pool, columns, None), table, target)
+    table, held = replace(promise, levels=levels), replace(declared, levels=levels)
+    known = Pool.of(pool, columns, held)
+    count, unit_word = len(known.units), held.secret_unit
+    why = _no_table(query, known, table, target)
     asked: dict[str, Promise] = {
-        "rows matched": Rows(success=limit, levels=levels),
-        "rows random": Rows(success=limit, levels=levels, pairs="random"),
-        "draw": Draw(success=limit),
+        "rows matched": held,
+        "rows random": replace(held, pairs="random"),
+        "draw": Draw(success=limit, **whose),
         **({} if why else {"table": table}),
     }
     source, notes, results = generator(rng), [why] if why else [], list[PromiseResult]()
     unit = share = np.zeros(0)
-    for name, held in asked.items():
+    for name, one in asked.items():
         try:
             prepared = prepare(
-                query, pool, held, effort, columns=columns, target=target, cost=cost, rng=source
+                query, pool, one, effort, columns=columns, target=target, cost=cost, rng=source
             )
         except ValueError as error:
             if name != "table":
@@ -120,27 +127,37 @@ def compare(
             notes.append(f"the promise about the table is left out: {error}")
             continue
         if not results:
-            share = _share(prepared, len(pool))
-            unit = _unit(prepared, len(pool), share)
-        result = _result(name, held.word, prepared, len(pool), unit, share)
-        if isinstance(prepared.plan, TablePlan):
-            clipping = _clipping(query, prepared.plan, Pool.of(pool, columns, held), target)
+            share = _share(prepared, count)
+            unit = _unit(prepared, count, share)
+        if isinstance(prepared.plan, PeoplePlan):
+            # a clip that is found is found here as a release would find it
+            prepared = replace(prepared, plan=prepared.plan.found(source))
+        result = _result(name, one.word, prepared, count, unit, share)
+        hides = HIDES[one.word].format(unit_word, unit_word)
+        if isinstance(prepared.plan, AddedPlan):
+            clipping = _clipping(query, prepared.plan, Pool.of(pool, columns, one), target)
             result = replace(result, clipping=clipping)
             if clipping.any():
-                notes.append(clipped_words(prepared.planned.details.clamped_rows, len(pool)))
+                notes.append(_clipped_note(prepared, len(known.rows), unit_word))
         attacks = list(prepared.planned.attacks)
-        if effort.trials and result.errors.any():
-            attacks.append(_lira(prepared, _choose_attacked(pool), effort.trials, source))
-        results.append(replace(result, attacks=tuple(attacks)))
+        if effort.trials and result.errors.any() and can_simulate(prepared.plan):
+            rows = _choose_attacked(known.unit_rows)
+            attacks.append(_lira(prepared, rows, effort.trials, source))
+        results.append(replace(result, hides=hides, attacks=tuple(attacks)))
         description, names = prepared.description, prepared.planned.names
     return Comparison(
-        query=description, names=names, success=limit, results=tuple(results), notes=tuple(notes)
+        query=description,
+        names=names,
+        success=limit,
+        results=tuple(results),
+        notes=tuple(notes),
+        unit=unit_word,
     )
 
 
 def _no_table(query: AnyQuery, pool: Pool, promise: Table, target: str | None) -> str:
     """Return why there is no promise about the table; empty where there is one."""
-    if promise.bounds is None and promise.levels is None:
+    if promise.bounds is None and promise.levels is None and promise.person is None:
         return NO_TABLE
     computed = bind_query(query, pool.as_columns(looked_at=True), target)
     return "" if isinstance(computed, SumQuery) else NO_SUMS
@@ -164,7 +181,7 @@ def _result(
     name: str, promise: str, prepared: PreparedNumbers, count: int, unit: Array, share: Array
 ) -> PromiseResult:
     bound, plan = prepared.membership, prepared.plan
-    whole = isinstance(plan, TablePlan)
+    whole = isinstance(plan, AddedPlan)
     return PromiseResult(
         name=name,
         promise=promise,
@@ -172,7 +189,7 @@ def _result(
         success=bound.success,
         evidence=bound.evidence,
         # those expected of a table are of its bounds alone; this comparison is the holder's
-        errors=plan.errors_here() if isinstance(plan, TablePlan) else plan.errors / share,
+        errors=plan.errors_here() if isinstance(plan, AddedPlan) else plan.errors / share,
         sampling=unit if whole else _sampling(plan) / share,
         clipping=np.zeros(len(plan.errors)),
         unit=unit,
@@ -203,11 +220,12 @@ def _unit(prepared: PreparedNumbers, count: int, share: Array) -> Array:
     return np.asarray(half / share * np.sqrt((count // 2) / count))
 
 
-def _clipping(query: AnyQuery, plan: TablePlan, whole: Pool, target: str | None) -> Array:
+def _clipping(query: AnyQuery, plan: AddedPlan, whole: Pool, target: str | None) -> Array:
     """Return how far clipping moves each number, (d,).
 
-    |T(clip(x)) − T(x)| of the query T on the rows x as they are, for the numbers of the table
-    promise that are nearer to T(clip(x)): counts in bins are of the rows as they are.
+    ``|T(clip(x)) − T(x)|`` of the query T on the rows x as they are, for the numbers of the table
+    promise that are nearer to T(clip(x)): counts in bins are of the rows as they are. Of persons,
+    with what clipping each of them moves beside it, sign by sign.
     """
     # the rows as they are taken under the bounds, and as they are
     clipped = whole.rows.copy()
@@ -215,12 +233,25 @@ def _clipping(query: AnyQuery, plan: TablePlan, whole: Pool, target: str | None)
         np.clip(whole.rows[:, place], low, high, out=clipped[:, place])
     computed = bind_query(query, Columns(whole.columns, whole.rows), target)
     truth, inside = (np.atleast_1d(computed(some)) for some in (whole.rows, clipped))
-    numbers = plan.numbers_here()
+    numbers, moved = plan.numbers_here(), np.zeros(len(plan.errors))
+    if isinstance(numbers, tuple):
+        numbers, kept = numbers
+        moved = kept - numbers
     if truth.shape != numbers.shape:
-        return np.zeros(len(numbers))
+        return np.abs(moved)
     # bins of a histogram are of the rows themselves, whatever the bounds: nothing is clipped there
     nearer = np.abs(numbers - inside) < np.abs(numbers - truth)
-    return np.where(nearer, np.abs(inside - truth), 0.0)
+    return np.abs(np.where(nearer, inside - truth, 0.0) + moved)
+
+
+def _clipped_note(prepared: PreparedNumbers, rows: int, unit: str) -> str:
+    details = prepared.planned.details
+    if isinstance(prepared.plan, TablePlan):
+        return clipped_words(details.clamped_rows, rows)
+    return (
+        f"what {unit}s have beyond the declared bounds and the clip is left out: the errors of "
+        "the table promise hold what that changes"
+    )
 
 
 def clipped_words(clamped: int, count: int) -> str:
@@ -235,7 +266,9 @@ def _lira(
     prepared: PreparedNumbers, rows: npt.NDArray[np.intp], trials: int, source: np.random.Generator
 ) -> Attack:
     releases, inside = simulate_releases(prepared.plan, rows, trials, source)
-    # rows in no pair are never drawn, and nothing is to be guessed of them
-    live = inside.any(axis=0) & ~inside.all(axis=0)
-    attack = shadow_attack(releases, inside[:, live], shadows=trials // 2)
+    # rows in no pair are never drawn, and of few trials some are hardly ever in, or out
+    half = trials // 2
+    learnt = inside[:half].sum(axis=0)
+    live = (learnt >= SMALLEST_SHARE) & (learnt <= half - SMALLEST_SHARE)
+    attack = shadow_attack(releases, inside[:, live], shadows=half)
     return attack_of(attack, prepared.membership.task)

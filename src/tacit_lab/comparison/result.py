@@ -38,7 +38,7 @@ class PromiseResult:
             the rows as they are; 0 where nothing is clipped.
         unit: (d,) sampling errors of the numbers of the whole table, of ``noise`` and ``total``
             and the same for all promises.
-        rows: how many rows the numbers are computed from.
+        rows: how many rows the numbers are computed from, or persons where these are hidden.
         attacks: measured on simulated releases.
     """
 
@@ -97,6 +97,7 @@ class Comparison:
         success: asked of every promise.
         results: one for each promise.
         notes: which promises are missing and why.
+        unit: what is hidden, such as a row or a person.
     """
 
     query: str
@@ -104,6 +105,7 @@ class Comparison:
     success: float
     results: tuple[PromiseResult, ...]
     notes: tuple[str, ...] = ()
+    unit: str = "row"
 
     def to_dict(self) -> dict[str, Any]:
         """Return a description for strict JSON."""
@@ -113,6 +115,7 @@ class Comparison:
                 "query": self.query,
                 "names": list(self.names),
                 "success": self.success,
+                "unit": self.unit,
                 "results": [result.to_dict() for result in self.results],
                 "notes": list(self.notes),
             }

@@ -8,9 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit._ground.checks import Array
-from tacit.statistics.bounded.plan import TablePlan
+from tacit.statistics.bounded.contributions import Contributions
+from tacit.statistics.bounded.plan import SampledNoise, TablePlan
 from tacit.statistics.draws.workflow import DrawPlan
 from tacit.statistics.pairs.pairing import Pairing
+from tacit.statistics.people.contributors import InMemory
+from tacit.statistics.people.plan import PeoplePlan
+from tacit.statistics.people.vectors import clipped
 from tacit.statistics.rows.callables import CallablePlan
 from tacit.statistics.rows.coins import Halves, throw_coins
 from tacit.statistics.rows.plan import SumPlan
@@ -21,6 +25,13 @@ Flags = npt.NDArray[np.bool_]
 ENTRIES_PER_CHUNK = 2**24
 
 
+def can_simulate(plan: Any) -> bool:
+    """Return whether releases can be simulated: of persons where all are sums in memory."""
+    if not isinstance(plan, PeoplePlan):
+        return True
+    return plan.chooser is None and isinstance(plan.persons, InMemory)
+
+
 def simulate_releases(
     plan: Any, rows: npt.NDArray[np.intp], count: int, source: np.random.Generator
 ) -> tuple[Array, Flags]:
@@ -28,7 +39,7 @@ def simulate_releases(
 
     Args:
         plan: of what ``prepare`` returned.
-        rows: rows of the pool.
+        rows: places of rows or persons of the pool.
         count: how many.
         source: of coins and noise.
     """
@@ -37,7 +48,10 @@ def simulate_releases(
     if isinstance(plan, SumPlan):
         return _of_sums(plan, rows, count, source)
     if isinstance(plan, TablePlan):
-        return _of_a_table(plan, rows, count, source)
+        values = plan.values.values
+        return _of_all(plan.added, values.sum(axis=0), values[rows], plan.noise, count, source)
+    if isinstance(plan, PeoplePlan):
+        return _of_people(plan, rows, count, source)
     return _of_a_callable(plan, rows, count, source)
 
 
@@ -70,16 +84,32 @@ def _of_sums(
     return releases, np.concatenate(inside)
 
 
-def _of_a_table(
-    plan: TablePlan, rows: npt.NDArray[np.intp], count: int, source: np.random.Generator
+def _of_all(
+    added: Contributions,
+    total: Array,
+    own: Array,
+    noise: SampledNoise,
+    count: int,
+    source: np.random.Generator,
 ) -> tuple[Array, Flags]:
-    """Every other row is in; each of those attacked is by its own coin."""
-    values = plan.values.values
-    inside = source.random((count, len(rows))) < 0.5
-    # the whole table less the rows attacked that their coins left out
-    sums = values.sum(axis=0) - (~inside).astype(float) @ values[rows]
-    noisy = sums + plan.noise.sample(count, source)
-    return plan.added.finish(noisy, None), inside
+    """Every other row or person is in; each of those attacked is by its own coin."""
+    inside = source.random((count, len(own))) < 0.5
+    # the whole table less what those attacked add that their coins left out
+    sums = total - (~inside).astype(float) @ own
+    noisy = sums + noise.sample(count, source)
+    return added.finish(noisy, None), inside
+
+
+def _of_people(
+    plan: PeoplePlan, rows: npt.NDArray[np.intp], count: int, source: np.random.Generator
+) -> tuple[Array, Flags]:
+    persons, radius = plan.persons, plan.radius
+    assert isinstance(persons, InMemory)
+    assert radius is not None, "found() comes first"
+    vectors = clipped(plan.metric.coordinates(persons.sums), radius, plan.budget.norm)
+    held = plan.metric.restore(vectors.astype(np.float64))
+    noise = plan.budget.noise(plan.metric, radius)
+    return _of_all(plan.added, held.sum(axis=0), held[rows], noise, count, source)
 
 
 def _of_a_callable(

@@ -148,17 +148,40 @@ class PeoplePlan:
         widths = LAPLACE_95 if noise.law == LAPLACE else NORMAL_95
         return self.consistency.mend(numbers, spreads, errors, widths)
 
+    def numbers_here(self) -> tuple[Array, Array]:
+        """Return the numbers (d,) without noise, of persons as they are and clipped.
+
+        For the holder alone, as are ``errors_here``.
+        """
+        whole, kept = (
+            self.added.finish(self.metric.restore(one), None) for one in self._totals_here()
+        )
+        return whole, kept
+
+    def errors_here(self) -> Array:
+        """Return the errors (d,) about the persons' own sums, without the law's wider ends."""
+        _, kept = self._totals_here()
+        noise = self.budget.noise(self.metric, self._radius_found)
+        errors = errors_from_sums(self.added, noise, self.metric.restore(kept), None)
+        if self.chooser is not None:
+            errors[self.chooser.places] = self.errors[self.chooser.places]
+        return errors
+
+    def _totals_here(self) -> tuple[Array, Array]:
+        kept = self.persons.total(self.metric, self._radius_found, self.budget.norm)
+        return self.persons.whole(self.metric), kept.astype(np.float64)
+
+    @property
+    def _radius_found(self) -> int:
+        assert self.radius is not None, "found() comes first"
+        return self.radius
+
     def clip_words(self) -> str | None:
         """Say how far the clip moves the numbers, for the holder alone; None where no sum is."""
         if not self.added.query.terms:
             return None
-        assert self.radius is not None, "found() comes first"
-        kept = self.persons.total(self.metric, self.radius, self.budget.norm)
-        sums: tuple[Array, Array] = self.persons.whole(self.metric), kept.astype(np.float64)
-        whole, cut = (self.added.finish(self.metric.restore(one), None) for one in sums)
-        noise = self.budget.noise(self.metric, self.radius)
-        errors = errors_from_sums(self.added, noise, self.metric.restore(sums[1]), None)
-        moved = np.abs(whole - cut)
+        whole, cut = self.numbers_here()
+        errors, moved = self.errors_here(), np.abs(whole - cut)
         # what is known without noise is not moved
         worst = int(np.argmax(np.where(errors > 0.0, moved, -1.0) / np.maximum(errors, 1e-300)))
         name = self.added.query.names[worst]
