@@ -373,3 +373,44 @@ def test_tables_beside_a_sealed_store_are_looked_at_too(tmp_path):
     found = audit_store(place, codec=store.codec)
     assert (found.rows, found.on_codebook) == (COUNT, 0)
     assert "live vectors" in found.verdict
+
+
+def test_rows_are_read_in_any_order_and_type_and_in_folders(tmp_path):
+    from tacit.stores.audit.readers import read_vectors
+
+    rows = WIDE[:6]
+    folder = tmp_path / "store"
+    (folder / "parts").mkdir(parents=True)
+    spelled = {
+        "turned.npy": np.asfortranarray(rows),
+        "whole.npy": np.rint(10 * rows).astype(np.int64),
+        "one.npy": rows[0],
+        "parts/double.npy": rows.astype(np.float64),
+    }
+    for name, held in spelled.items():
+        np.save(folder / name, held)
+    np.savez_compressed(folder / "parts" / "several.npz", a=rows[:2], b=rows[2:], words=["x"])
+    (folder / "notes.txt").write_text("in the clear")
+    (folder / "junk.npy").write_bytes(b"x")
+    found = audit_store(folder)
+    assert found.rows == 6 + 6 + 1 + 6 + 6
+    assert len(found.faults) == 5
+    assert {one.what.split(":")[0] for one in found.faults} == {*spelled, "parts/several.npz"}
+    assert any("whole numbers" in one.what for one in found.faults)
+    assert sum("notes.txt" in one or "junk.npy" in one for one in found.clear) == 2
+    np.testing.assert_array_equal(read_vectors("--vectors", folder / "turned.npy"), rows)
+    np.testing.assert_array_equal(read_vectors("--vectors", folder / "parts" / "several.npz"), rows)
+    for path, words in ((folder / "junk.npy", "damaged"), (folder / "notes.txt", "ending in")):
+        with pytest.raises(ValueError, match=f"--vectors: .*{words}"):
+            read_vectors("--vectors", path)
+
+
+def test_what_files_of_a_folder_tell_of_a_document_adds_up(tmp_path):
+    codec = book()
+    codes = codec.encode(vectors())
+    for name in ("a.npy", "b.npy"):
+        np.save(tmp_path / name, codec.decode(codes).numpy())
+    alone, both = (audit_store(one, codec=codec) for one in (tmp_path / "a.npy", tmp_path))
+    assert not both.faults
+    assert both.bits == pytest.approx(2 * alone.bits)
+    assert both.on_codebook == both.rows == 2 * alone.rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -29,8 +30,9 @@ def store(
     path: Annotated[
         str,
         typer.Argument(
-            help="File or folder of FAISS, SQLite, LanceDB, Chroma, Qdrant's client, rows (.npy, "
-            ".safetensors, .parquet) or a sealed store, or a postgresql:// URL."
+            help="File or folder of FAISS, SQLite, LanceDB, Chroma, Qdrant's client, a sealed "
+            "store or files of vectors (.npy, .npz, .safetensors, .parquet); or a postgresql:// "
+            "URL."
         ),
     ],
     codebook: Annotated[
@@ -38,7 +40,10 @@ def store(
     ] = None,
     vectors: Annotated[
         str | None,
-        typer.Option(help="Exact vectors (.npy, .safetensors, .parquet) that should be nowhere."),
+        typer.Option(
+            help="Exact vectors that should be nowhere: a file (.npy, .npz, .safetensors, "
+            ".parquet) or a folder of these."
+        ),
     ] = None,
     by: Annotated[
         str | None,
@@ -58,10 +63,8 @@ def store(
     read and no --vectors were sought.
     """
     output = json_output(json, force, {"--codebook": codebook, "--vectors": vectors})
-    import numpy as np
-
-    from tacit.releases import open_vectors
     from tacit.stores import audit_store
+    from tacit.stores.audit.readers import read_vectors
 
     book = rows = None
     if codebook is not None:
@@ -72,8 +75,7 @@ def store(
         except ValueError as error:
             raise ValueError(f"--codebook: {str(error).removeprefix('path: ')}") from None
     if vectors is not None:
-        blocks = open_vectors("--vectors", vectors).blocks()
-        rows = np.concatenate([np.asarray(part, np.float32) for part in blocks])
+        rows = read_vectors("--vectors", Path(vectors))
     found = audit_store(path, codec=book, vectors=rows, by=by)
     output.write(found.to_dict())
     console = output.console
@@ -81,9 +83,12 @@ def store(
     line(console, "store", f"{found.kind}, {_counted(found.rows)}")
     if found.on_codebook is not None and found.rows:
         line(console, "codebook", f"{found.on_codebook:,} of {found.rows:,} live vectors are its")
-    for fault in found.faults:
+    for number, fault in enumerate(found.faults):
         line(console, "fault", fault.what)
-        line(console, "remedy", fault.remedy)
+        # one remedy of several faults alike is told once, after the last
+        after = found.faults[number + 1 :]
+        if not after or after[0].remedy != fault.remedy:
+            line(console, "remedy", fault.remedy)
     if found.clear:
         line(console, "in the clear", ", ".join(found.clear))
     if vectors is None:
@@ -102,4 +107,4 @@ def store(
 
 
 def _counted(rows: int | None) -> str:
-    return "whose rows were not read" if rows is None else f"{rows:,} rows"
+    return "whose rows were not read" if rows is None else f"{rows:,} row{'s' * (rows != 1)}"

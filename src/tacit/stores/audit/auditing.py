@@ -86,7 +86,8 @@ class StoreAudit:
             told += f", {whole} of the person with most rows ({self.rows_per_person})"
         if not self.clear:
             return f"{told}."
-        return f"{told}, from its vectors; other columns tell what they hold ({len(self.clear)})."
+        beside = "columns and files" if any("file " in one for one in self.clear) else "columns"
+        return f"{told}, from its vectors; other {beside} tell what they hold ({len(self.clear)})."
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as strict JSON holds it, its verdict first."""
@@ -103,9 +104,10 @@ def audit_store(
     """Look at every byte of a store, live or left over, as a thief of its files would.
 
     Args:
-        path: a file or folder: FAISS, SQLite, LanceDB, Chroma, Qdrant's client, a sealed store, or
-            anything else, in which vectors are looked for and nothing is read; or a URL of
-            PostgreSQL, whose files are looked at where they lie here.
+        path: a file or folder: FAISS, SQLite, LanceDB, Chroma, Qdrant's client, a sealed store,
+            a folder of such files and of vectors (.npy, .npz, .safetensors, .parquet), or anything
+            else, in which vectors are looked for and nothing is read; or a URL of PostgreSQL,
+            whose files are looked at where they lie here.
         codec: the codebook that live vectors are to be those of, to the last bit.
         vectors: (n, d), exact ones that should be nowhere.
         by: column that says whom a row is about.
@@ -147,13 +149,14 @@ def audit_store(
         )
         for one in traces
     ]
-    coded = None
-    if codec is not None and opened.vectors is not None:
-        coded = on_codebook(codec, opened.vectors)
-    faults += _live_faults(opened, codec, coded)
+    whole = [_Part.of(name, one, codec) for name, one in (opened.parts or {"": opened}).items()]
+    faults += [fault for one in whole for fault in one.faults(codec)]
     if place is not None and opened.rows is not None and opened.sealed is None:
         faults += _log_faults(place)
-    most, bits = opened.most, _bits(opened, codec, coded)
+    most = opened.most
+    told, coded = [one.bits(codec) for one in whole], [one.coded for one in whole]
+    # files may be about one document: what they tell of it adds up
+    bits = None if None in told else sum(one or 0.0 for one in told)
     if opened.sealed is not None:
         most = opened.sealed.settings.rows_per_person
     return StoreAudit(
@@ -161,12 +164,37 @@ def audit_store(
         rows=opened.rows,
         bits=bits,
         rows_per_person=most,
-        on_codebook=coded,
+        on_codebook=None if None in coded else sum(one or 0 for one in coded),
         traces=traces,
         clear=opened.clear,
         assumptions=(() if bits is None else ASSUMED) + ((ELSEWHERE,) if place is None else ()),
         faults=tuple(faults),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """One file of a folder, or the store itself, and how many of its rows are a codebook's."""
+
+    name: str
+    opened: OpenedStore
+    coded: int | None
+
+    @staticmethod
+    def of(name: str, opened: OpenedStore, codec: Codec | None) -> _Part:
+        coded = None
+        if codec is not None and opened.vectors is not None:
+            coded = on_codebook(codec, opened.vectors)
+        return _Part(name, opened, coded)
+
+    def faults(self, codec: Codec | None) -> list[Fault]:
+        found = _live_faults(self.opened, codec, self.coded)
+        if not self.name:
+            return found
+        return [replace(one, what=f"{self.name}: {one.what}") for one in found]
+
+    def bits(self, codec: Codec | None) -> float | None:
+        return _bits(self.opened, codec, self.coded)
 
 
 def on_codebook(codec: Codec, rows: npt.NDArray[np.float32]) -> int:
@@ -218,14 +246,8 @@ def _live_faults(opened: OpenedStore, codec: Codec | None, coded: int | None) ->
     elif rows is not None and codec is None and opened.index is None:
         found.append(
             Fault(
-                what=(
-                    f"live vectors: {len(rows):,} stand there as numbers, exact unless they are "
-                    "decoded codes"
-                ),
-                remedy=(
-                    "tacit audit store PATH --codebook BOOK if they are decoded codes; else tacit "
-                    "hidden encode, and the codes in their place"
-                ),
+                what=f"live vectors: {len(rows):,} stand there {opened.standing}",
+                remedy=opened.instead,
             )
         )
     if opened.index is not None and opened.index.graph and not found and coded is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,9 @@ class OpenedStore:
         rows: how many there are; None where that is not read.
         most: rows of the value of the column asked for that has most; None where none was.
         clean: what removes left-overs of such a store.
+        standing: how live vectors stand there, in words.
+        instead: what to do about live vectors.
+        parts: of a folder, what was read of each of its files, by name.
     """
 
     kind: str
@@ -46,6 +49,12 @@ class OpenedStore:
     rows: int | None = None
     most: int | None = None
     clean: str = "write the store anew in another folder, and remove this one"
+    standing: str = "as numbers, exact unless they are decoded codes"
+    instead: str = (
+        "tacit audit store PATH --codebook BOOK if they are decoded codes; else tacit hidden "
+        "encode, and the codes in their place"
+    )
+    parts: Mapping[str, OpenedStore] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import sqlite3
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -28,6 +30,15 @@ from tacit.stores.audit.opened import (
 MAGIC = b"SQLite format 3\0"
 CHROMA = "chroma.sqlite3"
 UNKNOWN = "a file of an unknown kind"
+WHOLE = "a file of whole numbers"
+WHOLE_STANDING = "as whole numbers: quantised vectors, or codes without the certificate beside them"
+WHOLE_INSTEAD = (
+    "tacit hidden encode what they were made of: its codes have a certificate beside them"
+)
+# files of rows that are read, whatever the order and the type of their numbers
+READ = (*SUFFIXES, ".npz")
+LOGS = ("-wal", "-shm", "-journal")
+KINDS, ROW_AXES = "fiu", 2
 
 
 def read_store(path: Path, width: int | None = None, by: str | None = None) -> OpenedStore:
@@ -60,16 +71,16 @@ def read_store(path: Path, width: int | None = None, by: str | None = None) -> O
             return _chroma(path, width, by)
         if list(path.glob("*.lance")):
             return _lance(path, by)
-        if any(one.suffix in SUFFIXES for one in path.iterdir()):
-            return OpenedStore(kind="a folder of files of vectors, each of which is audited alone")
-        return OpenedStore(kind="a folder of an unknown kind")
+        if by is not None:
+            raise ValueError(f"--person: expected a store that has columns beside it, got {path}")
+        return _folder(path, width)
     with path.open("rb") as stream:
         first = stream.read(16)
     if first == MAGIC:
         return _sqlite(path, width, by)
     if first[:2] == b"Ix" or first[:2] in (b"Iw", b"IH", b"IB"):
         return _faiss(path)
-    if path.suffix in SUFFIXES:
+    if path.suffix.lower() in READ:
         return _rows_alone(path)
     return OpenedStore(kind=UNKNOWN)
 
@@ -83,18 +94,105 @@ def _rows_alone(path: Path) -> OpenedStore:
         release = None
     if release is None:
         try:
-            blocks = [np.asarray(one, np.float32) for one in open_vectors("PATH", path).blocks()]
-        except ValueError:
-            # whole numbers, several columns, or damaged: vectors are looked for in its bytes
-            return OpenedStore(kind=UNKNOWN)
-        rows = np.concatenate(blocks)
-        return OpenedStore(kind="a file of vectors", vectors=rows, rows=len(rows))
+            rows, kind = _numbers("PATH", path)
+        except ValueError as error:
+            # damaged, or no rows: vectors are looked for in its bytes
+            why = str(error).removeprefix("PATH: ")
+            return OpenedStore(kind=f"a file of no vectors ({why})")
+        if kind == "f":
+            return OpenedStore(kind="a file of vectors", vectors=rows, rows=len(rows))
+        return OpenedStore(
+            kind=WHOLE,
+            vectors=rows,
+            rows=len(rows),
+            standing=WHOLE_STANDING,
+            instead=WHOLE_INSTEAD,
+        )
     check_rows(release, path)
     held = [one.factor for one in release.guarantees if isinstance(one, MaximalLeakage)]
     return OpenedStore(
         kind="codes with their certificate",
         rows=open_store(path).rows.count,
         bits=math.log2(min(held)) if held else None,
+    )
+
+
+def read_vectors(name: str, path: Path) -> Rows:
+    """Return the rows of a file, or of all files of vectors in a folder, one below the other.
+
+    Raises:
+        ValueError: there are none, or of several widths.
+    """
+    if not path.exists():
+        raise ValueError(f"{name}: no such file or folder: {path}")
+    files = [path]
+    if path.is_dir():
+        files = [one for one in _files(path) if one.suffix.lower() in READ]
+    rows = [_numbers(name, one)[0] for one in files]
+    if not rows:
+        raise ValueError(f"{name}: expected files ending in {', '.join(READ)}, got none in {path}")
+    if len({one.shape[1] for one in rows}) > 1:
+        widths = ", ".join(map(str, sorted({one.shape[1] for one in rows})))
+        raise ValueError(f"{name}: expected vectors of one length, got {widths} in {path}")
+    return np.concatenate(rows)
+
+
+def _numbers(name: str, path: Path) -> tuple[Rows, str]:
+    """Return the rows (n, d) of a file in any order, and the kind of number: ``"f"`` or whole."""
+    if path.suffix.lower() not in READ:
+        raise ValueError(f"{name}: expected a file ending in {', '.join(READ)}, got {path}")
+    if path.suffix.lower() not in (".npy", ".npz"):
+        blocks = list(open_vectors(name, path).blocks())
+        return np.concatenate([np.asarray(one, np.float32) for one in blocks]), "f"
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        # of one vector alone a row
+        found = {"": loaded} if isinstance(loaded, np.ndarray) else {**loaded}
+    except (ValueError, OSError, EOFError, BadZipFile, TokenError):
+        raise ValueError(f"{name}: {path} is damaged, or no file of NumPy") from None
+    held = [
+        one[None] if one.ndim == 1 else one for one in found.values() if one.dtype.kind in KINDS
+    ]
+    held = [one for one in held if one.ndim == ROW_AXES and one.size]
+    if len({one.shape[1] for one in held}) != 1:
+        got = ", ".join(f"{one.dtype} {one.shape}" for one in found.values()) or "nothing"
+        raise ValueError(f"{name}: expected numbers (n, d), a vector in a row, got {got} in {path}")
+    kinds = {one.dtype.kind for one in held}
+    return np.concatenate([one.astype(np.float32) for one in held]), "f" if "f" in kinds else "u"
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return the files below a folder, in order."""
+    return sorted(one for one in folder.rglob("*") if one.is_file())
+
+
+def _folder(path: Path, width: int | None) -> OpenedStore:
+    """Read every file below a folder as what it is."""
+    parts: dict[str, OpenedStore] = {}
+    beside = []
+    files = _files(path)
+    for one in files:
+        name = str(one.relative_to(path))
+        certificate = one.suffix == ".json" and one.with_suffix("") in files
+        if certificate or name.endswith(LOGS):
+            # of the file beside it, and looked at with it
+            continue
+        opened = read_store(one, width)
+        if opened.rows is not None:
+            parts[name] = opened
+        elif opened.kind == UNKNOWN:
+            beside.append(f"file {name}")
+        else:
+            # a database of texts, a damaged file
+            beside.extend(opened.clear or [f"file {name} ({opened.kind})"])
+    if not parts:
+        return OpenedStore(kind="a folder of no kind of store that is known here")
+    clear = [f"{name}: {column}" for name, one in parts.items() for column in one.clear]
+    return OpenedStore(
+        kind=f"a folder of {len(parts):,} files of vectors or stores",
+        rows=sum(one.rows or 0 for one in parts.values()),
+        clear=(*clear, *beside),
+        parts=parts,
     )
 
 
