@@ -70,7 +70,14 @@ def whole_beside(value: float, half: float) -> str:
     Example:
         >>> whole_beside(786.0, 1.0), whole_beside(786.25, 1.0)
         ('786', '786.2')
+        >>> whole_beside(math.inf, math.inf), whole_beside(0.0, math.inf)
+        ('no upper end', '0')
     """
+    if math.isinf(value):
+        return "no upper end" if value > 0.0 else "no lower end"
+    if math.isinf(half):
+        # it says nothing of the digits
+        half = 0.5 * abs(value) or 1.0
     if float(value).is_integer() and float(half).is_integer() and abs(value) < LARGE:
         return f"{value:,.0f}".replace("-", "−")
     # of the half-width as it is written: 41.0 ± 1.0

@@ -22,6 +22,8 @@ NORMAL_95 = float(ndtri(0.5 + 0.5 * INTERVAL_CONFIDENCE))
 ARRAYS = ("values", "errors", "sampling", "limits")
 # Standard deviations, NaN where one may not be known.
 Spread: TypeAlias = Annotated[Array, MISSING]
+# Of an interval that is as long there is no end: that of a ratio whose divisor may be nothing.
+OPEN = 1e99
 # How errors fall off: as e^(−x²/2), or as e^(−x).
 Tails: TypeAlias = Literal["normal", "laplace"]
 
@@ -90,7 +92,8 @@ def _half_widths(level: float, spread: float | Array, tails: Tails) -> Array:
     slack = 4.0 * np.finfo(np.float64).eps
     whole = np.abs(usual - np.rint(usual)) <= slack * usual
     # where 95% are within a whole number the noise is whole, and a part of a unit holds none of it
-    return np.where(whole, np.ceil(half * (1.0 - slack)), half)
+    half = np.where(whole, np.ceil(half * (1.0 - slack)), half)
+    return np.where(usual >= OPEN, np.inf, half)
 
 
 @short_repr

@@ -15,6 +15,7 @@ from tacit.statistics.engines.statement import RowSource
 from tacit.statistics.engines.workflow import answer
 
 from .awkward import LEVELS, QUERIES, in_memory, plan, rows_of, shop, table
+from .test_engine_quantiles import agree as quantiles_agree
 from .test_select import ANSWERED, BOUNDS, PROMISE, TOLD, moments, told
 
 SCHEMA = "who string, city string, a double, b double"
@@ -130,6 +131,14 @@ def test_whole_numbers_and_dates_are_compared_as_such_in_postgresql(postgres):
     engine = PostgreSQL(postgres)
     assert {where: told(where, "t", engine) for where in TOLD} == TOLD
     engine.close()
+
+
+@pytest.mark.services
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("number", range(2))
+def test_spark_weighs_at_quantiles_what_memory_does(number, session):
+    frame = session.createDataFrame(rows_of(*table(number)), SCHEMA)
+    quantiles_agree(number, {"t": frame}, Spark(session))
 
 
 @pytest.mark.services

@@ -1,6 +1,7 @@
 """A Parquet file of persons is summed where it is, to the integers of memory."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -83,7 +84,6 @@ def test_a_file_is_summed_to_the_integers_of_memory(number, tmp_path):
 @pytest.mark.parametrize(
     ("query", "columns", "given"),
     [
-        ("median", ["a"], {"bounds": {"a": (0.0, 1.0)}}),
         ("mean", ["group"], {"bounds": {"group": (0.0, 1.0)}}),
         ("count by kind", None, {"levels": {"kind": ["zero", "one"]}}),
         ("mean by kind", ["a", "missing"], {"bounds": {"a": (0.0, 1.0)}}),
@@ -95,6 +95,30 @@ def test_what_only_a_reader_understands_is_read(query, columns, given, tmp_path)
     frame(0).to_parquet(path)
     promise = Table(epsilon=1.0, delta=1e-6, person="who", clip=2, **given)
     assert pool_in_file(str(path), columns, query, promise) is None
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_persons_weigh_at_quantiles_of_a_file_what_they_do_in_memory(number, tmp_path):
+    path = tmp_path / "t.parquet"
+    frame(number).to_parquet(path)
+    levels = [None, {"group": LEVELS}, {"kind": (0, 1)}, {"size": (1.0, 2.0)}][number]
+    key = next(iter(levels or ()), "")
+    query, columns = (f"quantiles:0.2,0.9 by {key}", ["a", key]) if key else ("median", ["a"])
+    promise = Table(mu=1.0, person="who", bounds={"a": (-2.0, 1.5)}, levels=levels)
+    there = pool_in_file(str(path), columns, query, promise)
+    here = read_pool(str(path), query, None, PoolFlags(columns=",".join(columns)), promise)[0]
+    ours, theirs = (prepare(query, pool, promise, QUIET).plan.chooser for pool in (here, there))
+    assert len(ours.asked) == len(theirs.asked)
+    weighed = 0
+    for one, other in zip(ours.asked, theirs.asked, strict=True):
+        both: list[dict[int, int]] = [{}, {}]
+        for held, chooser, each in zip(both, (ours, theirs), (one, other), strict=True):
+            places, weights = chooser.weighed.weights(each)
+            for place, weight in zip(places.tolist(), weights.tolist(), strict=True):
+                held[place] = held.get(place, 0) + weight
+        assert both[0] == both[1]
+        weighed += len(both[0])
+    assert weighed > 5
 
 
 def test_found_keys_and_bounds_are_those_of_the_file(tmp_path):
@@ -111,6 +135,21 @@ def test_found_keys_and_bounds_are_those_of_the_file(tmp_path):
     assert release.values[1:] == pytest.approx([26.5, 26.5], abs=4.0)
     assert dict(release.details.promise.bounds) == {"x": (2.0, 64.0)}
     assert release.details.engine.startswith("DuckDB")
+
+
+def test_bytes_that_are_no_text_refuse_the_column_that_has_them(tmp_path):
+    path = tmp_path / "t.parquet"
+    pyarrow = pytest.importorskip("pyarrow")
+    # texts with bytes that are none, as other writers leave them
+    held = pyarrow.array([b"Bern", b"\xff\xfe"] * 20, pyarrow.binary())
+    cells = {"who": np.arange(40) % 9, "bad": held.cast(pyarrow.string(), safe=False)}
+    pyarrow.parquet.write_table(pyarrow.table({**cells, "x": np.arange(40.0)}), path)
+    promise = Table(epsilon=1.0, delta=1e-6, person="who", bounds={"x": (0, 9)}, clip=4)
+    for query in ("mean", "median"):
+        assert prepare(query, pool_in_file(str(path), ["x"], query, promise), promise, QUIET)
+    promise = replace(promise, bounds=None)
+    with pytest.raises(ValueError, match=r"^table: expected texts in UTF-8 in bad, got other"):
+        prepare("count by bad", pool_in_file(str(path), None, "count by bad", promise), promise)
 
 
 def test_the_command_reads_no_row_of_a_file_into_memory(tmp_path, tacit):

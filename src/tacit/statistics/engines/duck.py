@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from tacit.statistics.engines.dialects import DUCKDB, Dialect
-from tacit.statistics.engines.schema import UNTYPED, TableThere, TypedColumn, check_names, kind_of
+from tacit.statistics.engines.schema import (
+    TEXT,
+    UNTYPED,
+    TableThere,
+    TypedColumn,
+    check_names,
+    kind_of,
+)
 
 # A folder named year=2020 holds no column: one of that name in the file is its own.
 OF_THE_FILE = "hive_partitioning = false"
@@ -40,6 +47,7 @@ class DuckDB:
 
     dialect: Dialect = DUCKDB
     _connection: Any = field(default=None, repr=False)
+    _texts: list[tuple[str, str]] = field(default_factory=list, repr=False)
 
     @property
     def label(self) -> str:
@@ -69,8 +77,28 @@ class DuckDB:
         try:
             rows: list[tuple[Any, ...]] = self.connection.execute(statement).fetchall()
         except duckdb.Error as error:
+            names = self._other_bytes(statement) if "UTF" in str(error) else []
+            if names:
+                raise ValueError(
+                    f"table: expected texts in UTF-8 in {' and '.join(names)}, got other bytes"
+                ) from None
             raise _failed(error) from None
         return rows
+
+    def _other_bytes(self, statement: str) -> list[str]:
+        """Return the columns of a statement that hold texts which are none."""
+        import duckdb
+
+        found = []
+        for relation, name in self._texts:
+            column = self.dialect.named(name)
+            if column not in statement or relation not in statement:
+                continue
+            try:
+                self.connection.execute(f"SELECT MAX({column}) FROM {relation}").fetchall()
+            except duckdb.Error:
+                found.append(name)
+        return found
 
     def table(
         self, name: str, source: Any, person: str | None, wanted: Sequence[str]
@@ -122,6 +150,7 @@ class DuckDB:
         """Return a table whose columns have types."""
         found = self.run(f"DESCRIBE SELECT * FROM {relation}")
         columns = {row[0]: TypedColumn(row[0], row[1], kind_of(row[1])) for row in found}
+        self._texts += [(relation, one.name) for one in columns.values() if one.kind == TEXT]
         return TableThere(name, relation, columns, person)
 
     def _untyped(

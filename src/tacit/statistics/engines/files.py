@@ -42,8 +42,7 @@ def pool_in_file(
     """Return the pool of a Parquet file, no row of which is held in memory; None where one must be.
 
     Sums are computed where the rows are, as of a SELECT, and are the same integers as in memory.
-    Quantiles are chosen from rows; what is no number, and words for a column of numbers, are read
-    by ``read_table``.
+    What is no number, and words for a column of numbers, are read by ``read_table``.
 
     Args:
         path: the file.
@@ -70,10 +69,11 @@ def pool_in_file(
     pool = _pool(engine, found, sought, rng)
     # what cannot be asked is refused in the words that it is refused in anyway
     bound: Any = bind_query(query, pool.as_columns(looked_at=False))
-    if not isinstance(bound, SumQuery) or tuple(chosen_of(bound.function)):
+    if not isinstance(bound, SumQuery):
         return None
     grouped = {pool.columns.index(name) for name in keys}
-    if any(grouped.intersection(one.factors) for one in bound.terms):
+    computed = {one.column for one in chosen_of(bound.function)}
+    if grouped & computed.union(*(one.factors for one in bound.terms)):
         return None
     return pool
 

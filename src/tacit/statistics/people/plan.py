@@ -12,6 +12,7 @@ from tacit._ground.checks import Array, RandomSource
 from tacit.attacks import MembershipAttack, group_attack
 from tacit.covariance import Diagonal
 from tacit.guarantees.adjacency import Adjacency
+from tacit.releases.numbers import OPEN
 from tacit.statistics.bounded.contributions import Contributions, Law, farthest_distance, reach
 from tacit.statistics.bounded.plan import (
     ATTACKED_ROWS,
@@ -185,6 +186,8 @@ class PeoplePlan:
         # what is known without noise is not moved
         worst = int(np.argmax(np.where(errors > 0.0, moved, -1.0) / np.maximum(errors, 1e-300)))
         name = self.added.query.names[worst]
+        if errors[worst] >= OPEN:
+            return None
         return (
             f"clipping moved {name} the most, by {moved[worst]:.3g}; the noise on it has "
             f"a standard deviation of {errors[worst]:.3g}"
