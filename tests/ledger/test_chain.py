@@ -106,10 +106,17 @@ EDITS = {
 
 
 @pytest.mark.parametrize("statement", EDITS, ids=lambda text: text[:60])
-def test_the_first_edited_row_is_named(path: Path, tacit: Tacit, statement: str) -> None:
+def test_the_first_edited_row_is_named(
+    path: Path, tacit: Tacit, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
     edit(path, statement)
     result = verify_ledger(path)
     assert not result.holds
+    assert not result.checkpoint
+    # by stretches of a few records each, on connections of their own
+    with monkeypatch.context() as few:
+        few.setattr("tacit.ledger.verification.STRETCH", 4)
+        assert verify_ledger(path) == result
     assert EDITS[statement] in result.findings[0]
     shown = tacit("ledger", "verify", "--ledger", path)
     assert shown.code == 1
@@ -132,6 +139,73 @@ def test_an_edited_flag_frees_no_misspelt_secret(path: Path, flag: str) -> None:
         Ledger(path).reserve("misspelt", nats(0.1), "would spend from no budget")
     with pytest.raises(NoBudgetError):
         Ledger(path).check_budgeted("misspelt")
+
+
+def test_a_verification_goes_on_from_a_checkpoint(path: Path, tacit: Tacit) -> None:
+    begun = verify_ledger(path).checkpoint
+    assert verify_ledger(path, since=begun).checkpoint == begun
+    ledger = Ledger(path)
+    ledger.reserve("s", nats(0.25), "newer").commit({})
+    ledger.reserve("s", nats(0.25), "not drawn").cancel()
+    ledger.reserved(5, "t").commit({"release": "left open before"})
+    ledger.set_budget("t", epsilon=4.0, delta=1e-6)
+    assert verify_ledger(path, since=begun) == verify_ledger(path)
+    shown = tacit("ledger", "verify", "--ledger", path, "--since", begun)
+    assert verify_ledger(path).checkpoint in shown.out.replace("\n", "")
+    wrong = tacit("ledger", "verify", "--ledger", path, "--since", begun[:-1])
+    refused(wrong, "since: expected PLACE:HASH:TOTALS")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("UPDATE tacit_entries SET description = '' WHERE number = 6", "release 6 of secret 's'"),
+        ("UPDATE tacit_budgets SET nats = 99 WHERE number = 2", "budget 2 of secret 's'"),
+        ("DELETE FROM tacit_entries WHERE number = 6", "release 6 of secret 's' was deleted"),
+        ("DELETE FROM tacit_chain WHERE place = 16", "record 16 is missing"),
+        ("UPDATE tacit_chain SET hash = previous WHERE place = 15", "record 15 of the head given"),
+    ],
+)
+def test_what_a_resumed_verification_finds(path: Path, change: str, words: str) -> None:
+    begun = verify_ledger(path).checkpoint
+    Ledger(path).reserve("s", nats(0.25), "newer").commit({})
+    edit(path, change)
+    assert any(words in found for found in verify_ledger(path, since=begun).findings)
+
+
+def test_totals_and_budgets_sealed_anew_differ_from_a_checkpoint(path: Path) -> None:
+    from tacit.ledger.tables import digest
+
+    begun = verify_ledger(path).checkpoint
+    with closing(sqlite3.connect(path)) as connection:
+        connection.row_factory = sqlite3.Row
+        account, place = connection.execute(
+            "SELECT account, place FROM tacit_secrets WHERE secret = 's'"
+        ).fetchone()
+        less = account.replace('"nats", "", "7p-1', '"nats", "", "1p-1')
+        assert less != account
+        connection.execute("UPDATE tacit_secrets SET account = ? WHERE secret = 's'", (less,))
+        connection.execute(
+            "UPDATE tacit_chain SET account = ? WHERE place = ?", (digest(less), place)
+        )
+        connection.commit()
+    found = verify_ledger(path, since=begun).findings
+    assert found == ("the totals or budgets up to record 15 are not as they were",)
+
+
+def test_a_row_counts_as_what_it_was_at_the_moment_verified(path: Path) -> None:
+    from tacit.ledger.stretches import Stretch, read
+
+    ledger = Ledger(path)
+    before = ledger._account("t")
+    ledger.reserved(5, "t").commit({})
+    with ledger._store.transaction(write=False) as connection:
+        earlier, later = (
+            read(connection, Stretch("release", 1, 5, newest), {}).totals["t"]
+            for newest in (15, 16)
+        )
+    assert earlier.totals == before.totals
+    assert later.totals == ledger._account("t").totals != before.totals
 
 
 def test_swapped_rows_are_found(path: Path) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tacit.ledger import Ledger
+from tacit.ledger import BudgetExceededError, Ledger
+from tests.ledger.guarantees import nats
 from tests.ledger.race import race
 
 
@@ -137,3 +138,73 @@ def test_a_folder_and_a_missing_file_are_refused(tmp_path: Path) -> None:
 def test_an_unreachable_server_gets_a_sentence() -> None:
     with pytest.raises(ValueError, match="ledger:"):
         Ledger("postgresql://nobody:hidden@127.0.0.1:1/none")
+
+
+WRITER = """
+import sys
+from tacit.guarantees import InformationBound
+from tacit.ledger import Ledger
+bound = InformationBound(nats=0.5, secret="rows", evidence="theorem", assumptions=(), source="t")
+ledger = Ledger(sys.argv[1])
+while True:
+    ledger.reserve("s", bound, "while it is copied").commit({})
+    print("one more", flush=True)
+"""
+
+
+def test_a_copy_made_while_it_is_written_is_whole_and_goes_on(path: Path, tmp_path: Path) -> None:
+    Ledger(path)
+    copy = tmp_path / "copy.db"
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        with closing(sqlite3.connect(path)) as held, closing(sqlite3.connect(copy)) as copied:
+            held.backup(copied, pages=2)
+        # it was written to meanwhile and after
+        writer.stdout.readline()
+        writer.kill()
+    copied_once, now = Ledger(copy).verify(), Ledger(path).verify()
+    assert copied_once.holds
+    assert now.holds
+    assert 2 <= copied_once.records < now.records
+    # a copy that is put back is behind the head that was kept
+    assert not Ledger(copy).verify(now.head).holds
+    spent = Ledger(copy).spent("s").nats
+    Ledger(copy).reserve("s", nats(0.5), "goes on").commit({})
+    assert Ledger(copy).spent("s").nats == spent + 0.5
+
+
+def test_a_full_disk_spends_nothing_and_loses_nothing(path: Path) -> None:
+    ledger = Ledger(path)
+    ledger.reserve("s", nats(0.5), "before").commit({})
+    with ledger._store.transaction() as opened:
+        # as many pages as there are: SQLite's own disk is full
+        pages = opened.exec_driver_sql("PRAGMA page_count").scalar_one()
+        opened.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
+
+    def spend() -> None:
+        for _ in range(60):
+            ledger.reserve("s", nats(0.5), "x" * 2000).commit({})
+
+    with pytest.raises(ValueError, match="the disk is full"):
+        spend()
+    counted = [entry for entry in Ledger(path).entries() if entry.counts]
+    assert Ledger(path).verify().holds
+    assert Ledger(path).spent("s").nats == 0.5 * len(counted)
+
+
+def test_a_clock_set_back_changes_no_order_and_no_total(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger(path)
+    ledger.set_budget("s", mi_budget=1.0)
+    for time in ("2026-03-01T00:00:00.000+00:00", "2001-01-01T00:00:00.000+00:00"):
+        for module in ("chain", "rows", "reservation"):
+            monkeypatch.setattr(f"tacit.ledger.{module}.now", lambda time=time: time)
+        ledger.reserve("s", nats(0.5), time).commit({})
+    with pytest.raises(BudgetExceededError):
+        ledger.reserve("s", nats(0.5), "whatever day it is")
+    assert ledger.verify().holds
+    assert [entry.time[:4] for entry in ledger.entries()] == ["2026", "2001"]

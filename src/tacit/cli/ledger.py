@@ -160,6 +160,16 @@ def verify(
         str | None,
         typer.Option(help="Head PLACE:HASH that an earlier verification printed."),
     ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            help="Checkpoint that an earlier verification printed: what is newer is read, and all "
+            "totals and budgets."
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes that read a large ledger.", show_default="cores")
+    ] = None,
     json: Json = None,
     force: Force = False,
 ) -> None:
@@ -167,12 +177,15 @@ def verify(
     output = _output(json, force, ledger, None)
     from tacit.ledger import verify_ledger
 
-    result = verify_ledger(ledger, head)
+    result = verify_ledger(ledger, head, since=since, workers=workers)
     output.write(result.to_dict())
     console = output.console
     if result.holds:
         console.print(Text(f"whole: {result.records} records, none edited", "green"))
         line(console, "head", f"{result.head} (kept elsewhere, --head finds a rewritten past)")
+        line(
+            console, "checkpoint", f"{result.checkpoint} (kept elsewhere, --since goes on from it)"
+        )
     for finding in result.findings:
         console.print(Text(f"edited: {finding}", "bold red"))
     raise typer.Exit(0 if result.holds else 1)

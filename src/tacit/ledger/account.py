@@ -58,12 +58,12 @@ class Total:
         """The sum of the finite ones."""
         return Fraction(self.numerator, 1 << self.power)
 
-    def plus(self, other: Total, sign: int) -> Total:
-        """Return the sum with ``other`` added or, for ``sign`` −1, taken away."""
+    def plus(self, other: Total, times: int) -> Total:
+        """Return the sum with ``other`` added so many times, or taken away where it is negative."""
         power = max(self.power, other.power)
         mine = self.numerator << (power - self.power)
         added = other.numerator << (power - other.power)
-        return Total.lowest(mine + sign * added, power, self.infinite + sign * other.infinite)
+        return Total.lowest(mine + times * added, power, self.infinite + times * other.infinite)
 
     @property
     def up(self) -> float:
@@ -110,13 +110,23 @@ class Account:
         """Iterate over the totals of that name, sorted by adjacency."""
         return ((key, self.totals[key]) for key in sorted(self.totals) if key[0] == name)
 
-    def added(self, charges: Sequence[Charge], *, committed: bool = False) -> Account:
-        """Return the account with one release more."""
-        return self._changed(_amounts(tuple(charges), self.orders, committed), 1)
+    def added(
+        self, charges: Sequence[Charge], *, committed: bool = False, times: int = 1
+    ) -> Account:
+        """Return the account with one release more, or several that state the same."""
+        return self._changed(_amounts(tuple(charges), self.orders, committed), times)
 
     def removed(self, charges: Sequence[Charge]) -> Account:
         """Return the account without a release that was never drawn."""
         return self._changed(_amounts(tuple(charges), self.orders, False), -1)
+
+    def with_all(self, other: Account) -> Account:
+        """Return the account with all releases of another."""
+        return self._changed(other.totals, 1)
+
+    def without(self, other: Account) -> Account:
+        """Return the account without the releases of another, which it has."""
+        return self._changed(other.totals, -1)
 
     def closed(self) -> Account:
         """Return the account with one release fewer that is not committed."""
@@ -169,17 +179,20 @@ class Account:
         values = tuple(self.of(_order(order), adjacency).up for order in self.orders)
         return self.orders, values
 
+    def totals_json(self) -> list[list[str]]:
+        """Return name, adjacency and exact binary sum of every total, sorted."""
+        return [[*key, _binary(self.totals[key])] for key in sorted(self.totals)]
+
     def to_json(self) -> str:
         """Return the account as canonical JSON, sums in exact binary."""
-        totals = [[*key, _binary(self.totals[key])] for key in sorted(self.totals)]
         budget = None if self.budget is None else self.budget.to_dict()
-        content = {"budget": budget, "orders": list(self.orders), "totals": totals}
+        content = {"budget": budget, "orders": list(self.orders), "totals": self.totals_json()}
         return dumps(content, sort_keys=True, ascii_only=True)
 
-    def _changed(self, amounts: Mapping[Key, Total], sign: int) -> Account:
+    def _changed(self, amounts: Mapping[Key, Total], times: int) -> Account:
         totals = dict(self.totals)
         for key, amount in amounts.items():
-            total = totals.get(key, ZERO).plus(amount, sign)
+            total = totals.get(key, ZERO).plus(amount, times)
             if total.numerator < 0 or total.infinite < 0:
                 raise ValueError("ledger: the totals contradict the releases recorded")
             totals[key] = total

@@ -27,6 +27,30 @@ HEAD = re.compile("([0-9]{1,18}):([0-9a-f]{64})")
 SEALED = ("previous", "place", "kind", "number", "secret", "status", "time", "row", "account")
 ADVICE = "contradicts itself; `tacit ledger verify` names the first edited row"
 
+# Statements are made once: to build one anew takes several times longer than to run it.
+HEAD_ROW = sa.select(meta_table.c.value).where(meta_table.c.key == "head")
+LOCKED_HEAD = HEAD_ROW.with_for_update()
+MOVED_HEAD = meta_table.update().where(meta_table.c.key == "head")
+NEWEST_LINK = (
+    sa.select(chain_table.c.place, chain_table.c.hash).order_by(chain_table.c.place.desc()).limit(1)
+)
+NEW_LINK = chain_table.insert()
+SECRET_ROW = sa.select(secret_table).where(secret_table.c.secret == sa.bindparam("named"))
+LOCKED_SECRET = SECRET_ROW.with_for_update()
+NEW_SECRET = secret_table.insert()
+CHANGED_SECRET = secret_table.update().where(secret_table.c.secret == sa.bindparam("named"))
+SEALED_ACCOUNT = sa.select(chain_table.c.secret, chain_table.c.account).where(
+    chain_table.c.place == sa.bindparam("at")
+)
+SEALED_ROW = (
+    sa.select(chain_table.c.row)
+    .where(
+        chain_table.c.kind == sa.bindparam("of"), chain_table.c.number == sa.bindparam("numbered")
+    )
+    .order_by(chain_table.c.place.desc())
+    .limit(1)
+)
+
 
 @dataclass(frozen=True)
 class Page:
@@ -68,13 +92,8 @@ def seal(link: Mapping[Any, Any]) -> str:
 
 def check_head(connection: sa.Connection, *, lock: bool = False) -> tuple[int, str]:
     """Return the head, after checking that it is the newest link there is."""
-    query = sa.select(meta_table.c.value).where(meta_table.c.key == "head")
-    text = connection.execute(query.with_for_update() if lock else query).scalar_one_or_none()
-    newest = connection.execute(
-        sa.select(chain_table.c.place, chain_table.c.hash)
-        .order_by(chain_table.c.place.desc())
-        .limit(1)
-    ).first()
+    text = connection.execute(LOCKED_HEAD if lock else HEAD_ROW).scalar_one_or_none()
+    newest = connection.execute(NEWEST_LINK).first()
     found = (0, GENESIS) if newest is None else (int(newest.place), str(newest.hash))
     if text != head_text(*found):
         raise ValueError(f"ledger: the newest record is not the one it should be; it {ADVICE}")
@@ -83,16 +102,11 @@ def check_head(connection: sa.Connection, *, lock: bool = False) -> tuple[int, s
 
 def read_page(connection: sa.Connection, secret: str, *, lock: bool = False) -> Page | None:
     """Return the account of ``secret`` after checking it against its seal; None when unknown."""
-    query = sa.select(secret_table).where(secret_table.c.secret == secret)
-    row = connection.execute(query.with_for_update() if lock else query).first()
+    row = connection.execute(LOCKED_SECRET if lock else SECRET_ROW, {"named": secret}).first()
     if row is None:
         _check_unknown(connection, secret)
         return None
-    sealed = connection.execute(
-        sa.select(chain_table.c.secret, chain_table.c.account).where(
-            chain_table.c.place == row.place
-        )
-    ).first()
+    sealed = connection.execute(SEALED_ACCOUNT, {"at": row.place}).first()
     if row.place == 0:
         intact = row.account == Account().to_json()
         if intact:
@@ -113,7 +127,7 @@ def lock_page(connection: sa.Connection, secret: str, *, sqlite: bool) -> Page:
         connection.execute(insert(secret_table).values(**fresh).on_conflict_do_nothing())
     page = read_page(connection, secret, lock=True)
     if page is None:
-        connection.execute(secret_table.insert().values(**fresh))
+        connection.execute(NEW_SECRET, fresh)
         page = Page(secret, Account(), 0)
     return page
 
@@ -130,17 +144,13 @@ def append(
     head = check_head(connection, lock=True)
     text = account.to_json()
     link = new_link(head, page.secret, text, kind, row, status)
-    connection.execute(chain_table.insert().values(**link))
+    connection.execute(NEW_LINK, link)
+    flagged = account.budget is not None
     connection.execute(
-        secret_table.update()
-        .where(secret_table.c.secret == page.secret)
-        .values(account=text, budgeted=account.budget is not None, place=link["place"])
+        CHANGED_SECRET,
+        {"named": page.secret, "account": text, "budgeted": flagged, "place": link["place"]},
     )
-    connection.execute(
-        meta_table.update()
-        .where(meta_table.c.key == "head")
-        .values(value=head_text(link["place"], link["hash"]))
-    )
+    connection.execute(MOVED_HEAD, {"value": head_text(link["place"], link["hash"])})
 
 
 def new_link(
@@ -164,10 +174,7 @@ def new_link(
 def check_row(connection: sa.Connection, kind: str, row: Mapping[str, Any]) -> None:
     """Refuse a row that is not as it was when it was last sealed."""
     sealed = connection.execute(
-        sa.select(chain_table.c.row)
-        .where(chain_table.c.kind == kind, chain_table.c.number == row["number"])
-        .order_by(chain_table.c.place.desc())
-        .limit(1)
+        SEALED_ROW, {"of": kind, "numbered": row["number"]}
     ).scalar_one_or_none()
     if sealed != row_digest(row):
         raise ValueError(f"ledger: {kind} {row['number']} was edited; it {ADVICE}")

@@ -36,7 +36,7 @@ from tacit.ledger.reservation import Reservation
 from tacit.ledger.rows import add_row, budget_of, entry_of, entry_row, record_budget, who_am_i
 from tacit.ledger.store import LedgerStore
 from tacit.ledger.tables import RELEASE, budget_table, entry_table, secret_table
-from tacit.ledger.verification import Verification, Verifier
+from tacit.ledger.verification import Verification, verification
 
 SUGGESTED, SIMILAR = 3, 0.6
 # the name a table has by default: nobody misspells one, and they are all alike
@@ -194,21 +194,26 @@ class Ledger:
         with self._reading() as connection:
             return tuple(entry_of(row) for row in connection.execute(query).mappings())
 
-    def verify(self, head: str | None = None) -> Verification:
+    def verify(
+        self, head: str | None = None, *, since: str | None = None, workers: int | None = None
+    ) -> Verification:
         """Check that every row is as it was written and every total is the sum of its rows.
 
         Args:
             head: a head that an earlier verification returned, kept elsewhere. Without it, a whole
                 chain that was written anew, or cut and closed again, looks like any other.
+            since: the ``checkpoint`` of an earlier verification, kept elsewhere: what is newer is
+                read, every total and every budget is held against it, and releases that have not
+                changed since are not read again.
+            workers: processes that read a large ledger; None for one per core.
 
         Returns:
             The ``Verification``, whose first finding names the first edited row.
 
         Raises:
-            ValueError: when ``head`` is not one.
+            ValueError: when ``head`` or ``since`` is not one.
         """
-        with self._store.transaction(write=False) as connection:
-            return Verifier(connection).run(head)
+        return verification(self._store, head, since, workers)
 
     def reserve(
         self,
@@ -313,19 +318,26 @@ class Ledger:
             yield connection
 
 
-def verify_ledger(location: str | os.PathLike[str], head: str | None = None) -> Verification:
+def verify_ledger(
+    location: str | os.PathLike[str],
+    head: str | None = None,
+    *,
+    since: str | None = None,
+    workers: int | None = None,
+) -> Verification:
     """Check a ledger as `Ledger.verify` does, one too that contradicts itself on opening.
 
     Args:
         location: as ``Ledger`` takes it; it must exist.
         head: as in `Ledger.verify`.
+        since: as there.
+        workers: as there.
 
     Raises:
         ValueError: when there is no ledger to read.
     """
     store = LedgerStore(location, create=False, check=False)
-    with store.transaction(write=False) as connection:
-        return Verifier(connection).run(head)
+    return verification(store, head, since, workers)
 
 
 def _admit(page: Page, account: Account, charges: Sequence[Charge]) -> None:

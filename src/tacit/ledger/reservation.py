@@ -14,6 +14,12 @@ from tacit.ledger.rows import row_charges
 from tacit.ledger.store import LedgerStore
 from tacit.ledger.tables import RELEASE, chain_table, entry_table
 
+# made once, as those of the chain; an update sets the columns that it is given
+ENTRY = sa.select(entry_table).where(
+    entry_table.c.number == sa.bindparam("numbered"), entry_table.c.secret == sa.bindparam("named")
+)
+MOVED = entry_table.update().where(entry_table.c.number == sa.bindparam("numbered"))
+
 
 class Reservation:
     """A cost already counted, for one release that is about to be drawn.
@@ -106,16 +112,12 @@ class Reservation:
             elif status == COMMITTED:
                 account = account.closed()
             change = {"status": status, "changed": now(), **values}
-            connection.execute(
-                entry_table.update().where(entry_table.c.number == self.number).values(**change)
-            )
+            connection.execute(MOVED, {"numbered": self.number, **change})
             append(connection, page, account, RELEASE, {**row, **change}, status)
 
     def _read(self, connection: sa.Connection) -> dict[str, Any]:
-        query = sa.select(entry_table).where(
-            entry_table.c.number == self.number, entry_table.c.secret == self.secret
-        )
-        row = connection.execute(query).mappings().first()
+        found = connection.execute(ENTRY, {"numbered": self.number, "named": self.secret})
+        row = found.mappings().first()
         if row is None:
             raise ValueError(
                 f"reservation: release {self.number} of secret {self.secret!r} is no longer in the "

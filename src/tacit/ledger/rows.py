@@ -18,12 +18,13 @@ from tacit.ledger.account import Account
 from tacit.ledger.chain import ADVICE, Page, append, now
 from tacit.ledger.notions import Budget, Charge, charges_of
 from tacit.ledger.records import Entry
-from tacit.ledger.tables import BUDGET, RELEASE, budget_table
+from tacit.ledger.tables import BUDGET, RELEASE, TABLE_OF, budget_table
 
 # what parsing an edited row can end in
 UNREADABLE = (TypeError, KeyError, AttributeError, ValueError, RecursionError)
 NUMBERS = ("nats", "leakage", "epsilon", "delta", "mu", "failure")
 LIMITS = ("nats", "leakage", "epsilon", "delta", "mu")
+NEW_ROW = {table.name: table.insert() for table in TABLE_OF.values()}
 
 
 def who_am_i() -> str:
@@ -139,7 +140,7 @@ def _unreadable(kind: str, row: Mapping[Any, Any]) -> ValueError:
 
 def add_row(connection: sa.Connection, table: sa.Table, row: Mapping[str, Any]) -> dict[str, Any]:
     """Insert a row and return it with its number."""
-    result = connection.execute(table.insert().values(**row))
+    result = connection.execute(NEW_ROW[table.name], dict(row))
     return {"number": int(result.inserted_primary_key[0]), **row}  # type: ignore[index]
 
 

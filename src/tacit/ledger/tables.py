@@ -103,13 +103,13 @@ chain_table = sa.Table(
 )
 
 TABLE_OF = {BUDGET: budget_table, RELEASE: entry_table}
+# what no ledger writes, such as a blob, is digested by its repr: it differs, and says so
+_CANONICAL = json.JSONEncoder(sort_keys=True, default=repr)
 
 
 def digest(content: Any) -> str:
     """Return the SHA-256 of a value as canonical JSON."""
-    # what no ledger writes, such as a blob, is digested by its repr: it differs, and says so
-    text = json.dumps(content, sort_keys=True, default=repr)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(_CANONICAL.encode(content).encode()).hexdigest()
 
 
 def row_digest(row: Mapping[Any, Any]) -> str:

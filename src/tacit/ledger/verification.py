@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
-from tacit.ledger.account import Account, account_from_json
-from tacit.ledger.chain import GENESIS, head_text, parse_head, seal
-from tacit.ledger.notions import Budget
-from tacit.ledger.records import CANCELLED, COMMITTED
-from tacit.ledger.rows import budget_of, row_charges
+from tacit.compute import parallel_map
+from tacit.ledger.account import DEFAULT_ORDERS, Account, account_from_json
+from tacit.ledger.chain import GENESIS, HEAD, head_text, parse_head
+from tacit.ledger.notions import RENYI_DP
+from tacit.ledger.store import LedgerStore
+from tacit.ledger.stretches import (
+    CHAIN,
+    UNPLACED,
+    Finding,
+    Orders,
+    Reading,
+    Stretch,
+    empty,
+    read,
+)
 from tacit.ledger.tables import (
     BUDGET,
     RELEASE,
@@ -19,20 +31,12 @@ from tacit.ledger.tables import (
     chain_table,
     digest,
     meta_table,
-    row_digest,
     secret_table,
 )
 
-Finding = tuple[float, str]
-UNPLACED = float("inf")
-ROWS_TOGETHER = 1000
-# Of every row the link that sealed it last.
-_NEWEST = (
-    sa.select(sa.func.max(chain_table.c.place).label("place"))
-    .group_by(chain_table.c.kind, chain_table.c.number)
-    .subquery()
-)
-LAST = sa.select(chain_table).join(_NEWEST, chain_table.c.place == _NEWEST.c.place).subquery()
+CHECKPOINT = re.compile(f"({HEAD.pattern}):([0-9a-f]{{64}})")
+# So many links or rows are read by one worker at a time; fewer are read at one moment, here.
+STRETCH = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,12 +44,14 @@ class Verification:
     """What `Ledger.verify` found.
 
     ``records`` is the number of links of the chain, ``head`` the newest of them; ``findings`` are
-    sentences, the one about the earliest record first.
+    sentences, the one about the earliest record first. ``checkpoint`` is the head and a digest of
+    all totals, from which a later verification can go on; it is empty where something was found.
     """
 
     records: int
     head: str
     findings: tuple[str, ...]
+    checkpoint: str = ""
 
     @property
     def holds(self) -> bool:
@@ -58,45 +64,106 @@ class Verification:
             "holds": self.holds,
             "records": self.records,
             "head": self.head,
+            "checkpoint": self.checkpoint,
             "findings": list(self.findings),
         }
 
 
+def verification(
+    store: LedgerStore, head: str | None, since: str | None, workers: int | None
+) -> Verification:
+    """Verify a ledger as it is at one moment; what `Ledger.verify` says of the arguments holds."""
+    noted = [] if head is None else [parse_head(head)]
+    begun, state = ((0, GENESIS), None) if since is None else _parse_checkpoint(since)
+    if since is not None:
+        noted.append(begun)
+    with store.transaction(write=False) as connection:
+        return Verifier(store, connection, begun, state, workers).run(noted)
+
+
+def _parse_checkpoint(text: str) -> tuple[tuple[int, str], str | None]:
+    found = CHECKPOINT.fullmatch(text.strip()) if isinstance(text, str) else None
+    if found is None:
+        raise ValueError(
+            f"since: expected PLACE:HASH:TOTALS as `tacit ledger verify` shows, got {text!r}"
+        )
+    return parse_head(found[1]), found[4]
+
+
 class Verifier:
-    """One pass over a ledger, inside one transaction."""
+    """One pass over a ledger, at the moment of one transaction."""
 
-    def __init__(self, connection: sa.Connection) -> None:
-        self.connection = connection
+    def __init__(
+        self,
+        store: LedgerStore,
+        connection: sa.Connection,
+        begun: tuple[int, str],
+        state: str | None,
+        workers: int | None,
+    ) -> None:
+        self.store, self.connection, self.workers = store, connection, workers
+        self.begun, self.state = begun, state
         self.findings: list[Finding] = []
-        # of every account: where it was sealed last, and as what
-        self.accounts: dict[str, tuple[int, str]] = {}
         self.missing: list[int] = []
+        self.sealed: dict[str, tuple[int, str]] = {}
 
-    def run(self, head: str | None) -> Verification:
-        """Check everything, and that the chain goes through ``head`` where one is given."""
-        noted = None if head is None else parse_head(head)
-        newest = self._chain()
-        if noted is not None:
-            self._noted(*noted)
+    def run(self, noted: Sequence[tuple[int, str]]) -> Verification:
+        """Check everything, and that the chain goes through the heads noted."""
+        newest = self._newest()
+        links = self._read(CHAIN, newest, {})
+        end = links[-1].end if links else self.begun
+        for reading in links:
+            self.missing += reading.missing
+            self.sealed |= reading.sealed
+        self._end(end)
+        for place, kept in noted:
+            self._noted(place, kept)
         accounts = self._stored_accounts()
-        built = {secret: Account(orders=account.orders) for secret, account in accounts.items()}
+        orders = {s: a.orders for s, a in accounts.items() if a.orders != DEFAULT_ORDERS}
+        budgets, releases = (self._read(kind, newest, orders) for kind in (BUDGET, RELEASE))
         for kind in (BUDGET, RELEASE):
-            self._rows(kind, built)
-            self._deleted(kind)
-        others = sa.select(LAST.c.place).where(LAST.c.kind.not_in(list(TABLE_OF)))
-        for place in self._stream(others).scalars():
-            self._find(place, f"record {place} is of an unknown kind")
-        for secret, account in accounts.items():
-            if account != built[secret]:
-                place = self.accounts.get(secret, (UNPLACED, ""))[0]
-                self._find(
-                    self._since(place + 0.5),
-                    f"the totals of secret {secret!r} are not those of its records",
-                )
+            self._deleted(kind, newest)
+        for reading in (*links, *budgets, *releases):
+            self.findings += reading.findings
+            self.findings += [(self._since(place), text) for place, text in reading.after]
+        self._totals(accounts, budgets, releases, orders)
         found = tuple(
             dict.fromkeys(text for _, text in sorted(self.findings, key=lambda found: found[0]))
         )
-        return Verification(records=newest[0], head=head_text(*newest), findings=found)
+        head = head_text(*end)
+        state = "" if found else _state(accounts, _history(budgets, UNPLACED))
+        checkpoint = f"{head}:{state}" if state else ""
+        return Verification(records=end[0], head=head, findings=found, checkpoint=checkpoint)
+
+    def _newest(self) -> int:
+        return int(
+            self.connection.execute(sa.select(sa.func.max(chain_table.c.place))).scalar() or 0
+        )
+
+    def _read(self, kind: str, newest: int, orders: Orders) -> list[Reading]:
+        """Read all that there is of a kind, by stretches, with several workers where it is much."""
+        stretches = list(self._stretches(kind, newest))
+        if len(stretches) == 1:
+            return [read(self.connection, stretches[0], orders)]
+        return parallel_map(
+            _Elsewhere(str(self.store.url.render_as_string(hide_password=False)), orders),
+            stretches, workers=self.workers, engine="local",
+        )  # fmt: skip
+
+    def _stretches(self, kind: str, newest: int) -> Iterator[Stretch]:
+        since = self.begun[0]
+        if kind == CHAIN:
+            first, last = since + 1, newest
+        else:
+            number = TABLE_OF[kind].c.number
+            ends = self.connection.execute(sa.select(sa.func.min(number), sa.func.max(number)))
+            low, high = ends.one()
+            first, last = (1, 0) if low is None else (int(low), int(high))
+        begin = first
+        while begin <= last:
+            end = last if last - begin < 2 * STRETCH else begin + STRETCH - 1
+            yield Stretch(kind, begin, end, newest, since)
+            begin = end + 1
 
     def _find(self, place: float, sentence: str) -> None:
         self.findings.append((place, sentence))
@@ -108,10 +175,6 @@ class Verifier:
         """
         return min([gap + 0.1 for gap in self.missing if gap > place], default=place)
 
-    def _stream(self, query: sa.Select[Any]) -> sa.CursorResult[Any]:
-        """Return the rows of a query, a few at a time: a ledger may be larger than the memory."""
-        return self.connection.execute(query, execution_options={"yield_per": ROWS_TOGETHER})
-
     def _noted(self, place: int, noted: str) -> None:
         """Say whether the chain goes through a head that was kept elsewhere."""
         query = sa.select(chain_table.c.hash).where(chain_table.c.place == place)
@@ -120,45 +183,38 @@ class Verifier:
             what = "is missing" if stored is None else "is another one"
             self._find(place, f"record {place} of the head given {what}")
 
-    def _gap(self, place: int, sentence: str) -> None:
-        self.missing.append(place)
-        self._find(place, sentence)
-
-    def _chain(self) -> tuple[int, str]:
-        place, previous = 0, GENESIS
-        query = sa.select(chain_table).order_by(chain_table.c.place)
-        for link in self._stream(query).mappings():
-            at = int(link["place"])
-            if at != place + 1:
-                self._gap(place + 1, f"{_span(place + 1, at - 1)} missing from the chain")
-            elif link["hash"] != seal(link):
-                self._find(at, f"record {at}, {_named(link)}, was edited")
-            elif link["previous"] != previous:
-                self._find(place, f"record {place} was rewritten after record {at} sealed it")
-            self.accounts[link["secret"]] = (at, link["account"])
-            place, previous = at, link["hash"]
-        stored = self.connection.execute(
-            sa.select(meta_table.c.value).where(meta_table.c.key == "head")
-        ).scalar_one_or_none()
-        if stored != head_text(place, previous):
-            self._cut(stored, place)
-        return place, previous
-
-    def _cut(self, stored: str | None, place: int) -> None:
+    def _end(self, end: tuple[int, str]) -> None:
+        """Say whether the head is the newest record, or records were cut off before it."""
+        query = sa.select(meta_table.c.value).where(meta_table.c.key == "head")
+        stored = self.connection.execute(query).scalar_one_or_none()
+        if stored == head_text(*end):
+            return
+        place = end[0]
         try:
             last = parse_head(stored)[0]
         except ValueError:
             last = place
         if last > place:
-            self._gap(place + 1, f"{_span(place + 1, last)} cut off the end")
+            self.missing.append(place + 1)
+            what = (
+                f"record {last} is" if last == place + 1 else f"records {place + 1} to {last} are"
+            )
+            self._find(place + 1, f"{what} cut off the end")
         else:
             self._find(place + 0.75, "the head is not the newest record")
 
     def _stored_accounts(self) -> dict[str, Account]:
         accounts = {}
-        for row in self.connection.execute(sa.select(secret_table)).mappings():
+        joined = secret_table.outerjoin(chain_table, chain_table.c.place == secret_table.c.place)
+        query = sa.select(
+            secret_table, chain_table.c.secret.label("whose"), chain_table.c.account.label("as")
+        )
+        for row in self.connection.execute(query.select_from(joined)).mappings():
             secret = row["secret"]
-            place, sealed = self.accounts.get(secret, (UNPLACED, ""))
+            place, sealed = self.sealed.get(secret, (UNPLACED, ""))
+            if place == UNPLACED and self.state is not None and row["whose"] == secret:
+                # sealed before the checkpoint, whose digest of the totals holds it
+                place, sealed = row["place"], row["as"]
             try:
                 account = account_from_json(row["account"])
             except ValueError:
@@ -169,57 +225,95 @@ class Verifier:
                 self._find(UNPLACED, f"secret {secret!r} was inserted")
             elif sealed != digest(row["account"]) or row["place"] != place or not flagged:
                 self._find(self._since(place + 0.5), f"the totals of secret {secret!r} were edited")
-        for secret, (place, _) in self.accounts.items():
+        for secret, (place, _) in self.sealed.items():
             if secret not in accounts:
                 self._find(self._since(place + 0.5), f"secret {secret!r} was deleted")
         return accounts
 
-    def _rows(self, kind: str, built: dict[str, Account]) -> None:
-        """Hold every row against what sealed it last, and add it to the account of its secret."""
-        table = TABLE_OF[kind]
-        joined = table.outerjoin(
-            LAST, sa.and_(LAST.c.kind == kind, LAST.c.number == table.c.number)
-        )
-        sealed = (LAST.c.place.label("sealed_at"), LAST.c.row.label("sealed_as"))
-        query = sa.select(table, *sealed).select_from(joined).order_by(table.c.number)
-        for found in self._stream(query).mappings():
-            row = dict(found)
-            place, content = row.pop("sealed_at"), row.pop("sealed_as")
-            number, secret = row["number"], row["secret"]
-            name = f"{kind} {number} of secret {secret!r}"
-            if place is None:
-                self._find(UNPLACED, f"{name} was inserted")
-            elif content != row_digest(row):
-                self._find(self._since(place), f"{name} was edited")
-            elif secret in built:
-                built[secret] = _with(built[secret], kind, row)
+    def _deleted(self, kind: str, newest: int) -> None:
+        """Name the rows that the chain has and the table has not."""
+        table, link = TABLE_OF[kind], chain_table.c
+        known = sa.select(link.number).where(link.kind == kind).distinct().subquery()
+        joined = known.outerjoin(table, table.c.number == known.c.number)
+        query = sa.select(known.c.number).select_from(joined).where(table.c.number.is_(None))
+        for number in self.connection.execute(query).scalars().all():
+            last = (
+                sa.select(link.place, link.secret)
+                .where(link.kind == kind, link.number == number, link.place <= newest)
+                .order_by(link.place.desc())
+                .limit(1)
+            )
+            place, secret = self.connection.execute(last).one()
+            self._find(place, f"{kind} {number} of secret {secret!r} was deleted")
 
-    def _deleted(self, kind: str) -> None:
-        table = TABLE_OF[kind]
-        joined = LAST.outerjoin(table, LAST.c.number == table.c.number)
-        query = (
-            sa.select(LAST.c.place, LAST.c.number, LAST.c.secret)
-            .select_from(joined)
-            .where(LAST.c.kind == kind, table.c.number.is_(None))
-        )
-        for link in self._stream(query).mappings():
-            name = f"{kind} {link['number']} of secret {link['secret']!r}"
-            self._find(link["place"], f"{name} was deleted")
+    def _totals(
+        self,
+        accounts: dict[str, Account],
+        budgets: list[Reading],
+        releases: list[Reading],
+        orders: Orders,
+    ) -> None:
+        """Hold every total against its records, or against those of the checkpoint and newer ones.
+
+        Sums are exact, so that what was added since is taken away again to the last digit.
+        """
+        limits = {secret: limit for reading in budgets for secret, limit in reading.budgets.items()}
+        built = _summed(one.totals for one in releases)
+        earlier = _summed(one.earlier for one in releases)
+        before: dict[str, Account] = {}
+        for secret, account in accounts.items():
+            summed, was = (one.get(secret) or empty(secret, orders) for one in (built, earlier))
+            whole = account.budget == limits.get(secret)
+            if self.state is None:
+                whole = whole and account.totals == summed.totals
+            else:
+                try:
+                    before[secret] = account.with_all(was).without(summed)
+                except ValueError:
+                    whole = False
+            if not whole:
+                place = self.sealed.get(secret, (UNPLACED, ""))[0]
+                self._find(
+                    self._since(place + 0.5),
+                    f"the totals of secret {secret!r} are not those of its records",
+                )
+        place = self.begun[0]
+        if self.state not in (None, _state(before, _history(budgets, place))):
+            self._find(place, f"the totals or budgets up to record {place} are not as they were")
 
 
-def _with(account: Account, kind: str, row: Any) -> Account:
-    """Return the account after one row; the rows of a budget come before those of releases."""
-    if kind == BUDGET:
-        budget: Budget | None = budget_of(row)
-        return Account(budget=budget, orders=account.orders, totals=account.totals)
-    if row["status"] == CANCELLED:
-        return account
-    return account.added(row_charges(row), committed=row["status"] == COMMITTED)
+@dataclass(frozen=True)
+class _Elsewhere:
+    """Reads a stretch on a connection of its own, in whichever process."""
+
+    location: str
+    orders: Orders
+
+    def __call__(self, stretch: Stretch) -> Reading:
+        store = LedgerStore(self.location, create=False, check=False)
+        with store.transaction(write=False) as connection:
+            return read(connection, stretch, self.orders)
 
 
-def _named(link: Any) -> str:
-    return f"{link['kind']} {link['number']} of secret {link['secret']!r}"
+def _summed(parts: Iterable[Mapping[str, Account]]) -> dict[str, Account]:
+    built: dict[str, Account] = {}
+    for part in parts:
+        for secret, account in part.items():
+            built[secret] = built[secret].with_all(account) if secret in built else account
+    return built
 
 
-def _span(first: int, last: int) -> str:
-    return f"record {first} is" if first == last else f"records {first} to {last} are"
+def _history(budgets: list[Reading], place: float) -> list[tuple[int, str]]:
+    """Return number and digest of every budget that was sealed up to a place."""
+    return [(number, own) for one in budgets for at, number, own in one.history if at <= place]
+
+
+def _state(accounts: dict[str, Account], history: list[tuple[int, str]]) -> str:
+    """Return one digest of all totals and all budgets; a secret without any has none."""
+    # orders are fixed by the first curve that is counted at them
+    totals = [
+        [secret, account.orders if account.adjacencies(RENYI_DP) else None, account.totals_json()]
+        for secret, account in accounts.items()
+        if account.totals
+    ]
+    return digest([sorted(totals, key=lambda one: repr(one[0])), history])
