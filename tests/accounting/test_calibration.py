@@ -5,7 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from tacit.accounting import calibrate, gaussian, laplace, randomized_response, subsampled_gaussian
+from tacit.accounting import (
+    calibrate,
+    gaussian,
+    laplace,
+    least_noise,
+    randomized_response,
+    subsampled_gaussian,
+)
 from tests.accounting.oracles import gaussian_delta
 
 
@@ -70,6 +77,20 @@ def test_pure_mechanisms():
         lambda s: randomized_response(1 / s, 3), epsilon=0.25, delta=0.0, bracket=(0.5, 64)
     )
     assert 4.0 <= inverse <= 4.0 * (1 + 1.1e-5)
+    # largest losses add up, exactly, where a lattice of all together is coarser
+    assert (laplace(1.0, 2.0) * 3).epsilon(0.0) == 1.5
+    together = (laplace(1.0, 2.0) * 3).compose(randomized_response(1.0, 3) * 2)
+    assert 3.5 <= together.epsilon(0.0) <= 3.5 * (1 + 1e-12)
+    assert together.compose(gaussian(1.0, 9.0)).epsilon(0.0) == math.inf
+
+
+def test_what_is_asked_for_may_need_noise_as_far_as_is_looked():
+    # δ = 2 Φ(μ/2) − 1 at ε = 0, and μ/√2π where it is small: 4e11 at most
+    found = least_noise(lambda s: gaussian(1.0, s), epsilon=1e-12, delta=1e-12)
+    assert 2.5e11 < found < 4e11
+    assert gaussian(1.0, found).epsilon(1e-12) <= 1e-12
+    with pytest.raises(ValueError, match="is not enough"):
+        least_noise(lambda s: gaussian(1.0, s), epsilon=1e-14, delta=1e-14)
 
 
 def test_an_infinite_epsilon_on_the_way_is_no_obstacle():

@@ -127,20 +127,20 @@ def least_noise(
     factor = FIRST_FACTOR
     if private(guess):
         while private(low):
-            high, low = low, low / factor
+            _refuse_from(low, guess / WIDEST, "more than enough")
+            high, low = low, max(low / factor, guess / WIDEST)
             factor = min(factor * factor, LARGEST_FACTOR)
-            _refuse_beyond(low, guess, "more than enough")
     else:
         while not private(high):
-            low, high = high, high * factor
+            _refuse_from(high, guess * WIDEST, "not enough")
+            low, high = high, min(high * factor, guess * WIDEST)
             factor = min(factor * factor, LARGEST_FACTOR)
-            _refuse_beyond(high, guess, "not enough")
     return calibrate(built, epsilon=target, delta=failure, bracket=(low, high))
 
 
-def _refuse_beyond(parameter: float, start: float, reason: str) -> None:
-    """Refuse a parameter so far from the first guess that the target is out of reach."""
-    if not start / WIDEST <= parameter <= start * WIDEST:
+def _refuse_from(parameter: float, farthest: float, reason: str) -> None:
+    """Refuse the parameter farthest from the first guess: the target is out of reach."""
+    if parameter == farthest:
         raise ValueError(
             f"epsilon, delta: expected a pair that some parameter reaches, and {parameter:.3g} is "
             f"{reason}"

@@ -213,6 +213,11 @@ class ComposedPart:
         """Whether the two directions have the same curve."""
         return self.forward is self.backward
 
+    def worse(self, points: Array) -> Array:
+        """The larger of both directions at each ε, rounded up as the curves are."""
+        values = self.forward(points)
+        return values if self.symmetric else np.maximum(values, self.backward(points))
+
     @property
     def reversed(self) -> ComposedPart:
         """The other direction."""

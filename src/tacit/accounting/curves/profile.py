@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import partial
 from html import escape
 from typing import TYPE_CHECKING, Any, overload
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from tacit._ground.checks import Array, as_float, in_interval, integer, text, texts, vector
-from tacit._ground.numbers import EPS
+from tacit._ground.numbers import EPS, rounded_up
 from tacit._ground.proof import Node, composed, node
 from tacit.accounting.curves.alike import alike
 from tacit.accounting.curves.composed import Composition, gathered, repeated
@@ -167,6 +168,13 @@ class PrivacyProfile:
             4.3772
         """
         target = in_interval("delta", delta, 0.0, 1.0)
+        if target == 0.0 and self.composition is not None:
+            # a sum has no loss above the sum of the largest, which is added exactly: a lattice has
+            each = [(part.count, smallest_epsilon(part.worse, 0.0)) for part in self.parts(1)]
+            if any(math.isinf(most) for _, most in each):
+                return math.inf
+            total = sum((count * Fraction(most) for count, most in each), Fraction(0))
+            return rounded_up(total)
         return smallest_epsilon(self._worse, target)
 
     def advantage(self) -> float:
@@ -454,11 +462,7 @@ class PrivacyProfile:
 
     def _worse(self, points: Array) -> Array:
         """The larger of both directions at each ε, rounded up as the curves are."""
-        # one evaluation where the two are the same function
-        values = self.forward(points)
-        if not self.symmetric:
-            values = np.maximum(values, self.backward(points))
-        return np.minimum(values, 1.0)
+        return np.minimum(ComposedPart(self.forward, self.backward, 1).worse(points), 1.0)
 
 
 def profile_from_curves(

@@ -106,6 +106,14 @@ class GaussianFlags(MechanismFlags):
         length = math.sqrt(self.steps) * (1 + ROOT_ROUNDING)
         return gaussian(self.sensitivity * length, parameter)
 
+    def guess(self, epsilon: float, delta: float) -> float:
+        """Return the noise of the distance that has this ε and δ."""
+        from tacit.divergences import shift_distance
+
+        distance = float(shift_distance(("hockey-stick", epsilon), delta))
+        length = self.sensitivity * math.sqrt(self.steps)
+        return length / distance if length > 0 and 0 < distance < math.inf else 1.0
+
 
 @value
 class LaplaceFlags(MechanismFlags):
