@@ -123,3 +123,61 @@ def test_an_account_is_proved_by_the_mechanism_that_its_profile_names(
 def test_a_release_that_a_seed_repeats_claims_nothing() -> None:
     release = privatize("mean", NUMBERS, Rows(success=0.6), Effort(trials=0), rng=0)
     assert "proof" not in release.to_dict()
+
+
+# What says its mechanism, and what has no node: `docs/reference/format.md` says why.
+NAMED = {
+    "discrete_laplace": lambda: accounting.discrete_laplace(1, 2.0),
+    "gaussian": lambda: accounting.gaussian(1.0, 2.0),
+    "gaussian_shift": lambda: accounting.gaussian_shift(0.5),
+    "laplace": lambda: accounting.laplace(1.0, 2.0),
+    "noisy_projection": lambda: accounting.noisy_projection(
+        dim=20, rank=2, sensitivity=1.0, noise_std=0.5
+    ),
+    "noisy_projection_steps": lambda: accounting.noisy_projection_steps(
+        accounting.ProjectedSteps(dim=20, rank=2, steps=3, sampling_rate=0.1), 1.0
+    ),
+    "random_allocation": lambda: accounting.random_allocation(1.0, steps=5),
+    "randomized_response": lambda: accounting.randomized_response(1.0, 3),
+    "sketch": lambda: accounting.sketch(rank=2, dim=3, gamma=0.1),
+    "sketch_within": lambda: accounting.sketch_within(rank=2, dim=3, lowest=0.9, highest=1.0),
+    "subsampled_gaussian": lambda: accounting.subsampled_gaussian(0.1, 1.0, 5),
+    "subsampled_group": lambda: accounting.subsampled_group(0.1, 1.0, 5, 2),
+    "vector_projection": lambda: accounting.vector_projection(dim=20, rank=2, alignment=0.5),
+}
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "format.md").read_text("utf-8")
+UNNAMED = PAGE.partition("### What has no node")[2].partition("###")[0]
+
+
+def test_every_mechanism_has_a_node_or_a_reason_why_not() -> None:
+    every = {
+        name
+        for name in accounting.__all__
+        if getattr(getattr(accounting, name), "__annotations__", {}).get("return")
+        == "PrivacyProfile"
+    }
+    assert len(every) >= 17
+    for name in every:
+        if name in NAMED:
+            node = NAMED[name]().mechanism
+            assert node is not None, name
+            assert f"`{node['kind']}`" in PAGE
+        else:
+            assert f"`{name}`" in UNNAMED, name
+    assert all(f"| `{name}` |" in UNNAMED for name in WITHOUT)
+
+
+def test_every_way_to_draw_a_step_has_a_node_or_a_reason_why_not() -> None:
+    from typing import get_args
+
+    from tacit.gradients.steps import Schedule
+    from tacit.guarantees.adjacency import Adjacency
+    from tacit.training import sampling
+    from tacit.training.sampling import SampledSteps
+
+    for one in get_args(sampling.AnySampling):
+        adjacency = Adjacency.REPLACE if one is sampling.FixedOrder else Adjacency.ADD_REMOVE
+        schedule = Schedule(sampling_rate=0.1, steps=10, dims=(1,), adjacency=adjacency)
+        made = one(largest=9) if one is sampling.TruncatedPoisson else one()
+        profile = made.profile(1.0, SampledSteps(schedule, 1, 40))
+        assert (profile.mechanism is None) == (f"`{one.__name__}`" in UNNAMED), one

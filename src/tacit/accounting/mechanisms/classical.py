@@ -120,7 +120,8 @@ def discrete_laplace(sensitivity: int, scale: float) -> PrivacyProfile:
         source="Ghosh, Roughgarden and Sundararajan (2012)",
         assumptions=(f"neighbours' values are whole and at l1 distance at most {difference}",),
     )
-    return replace(exact, evidence="theorem")
+    proved = node("discrete-laplace", sensitivity=difference, scale=width)
+    return replace(exact, evidence="theorem", mechanism=proved)
 
 
 def _discrete_curve(rate: float, shift: int, largest: float, epsilon: Array) -> Array:
