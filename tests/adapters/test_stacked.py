@@ -47,7 +47,7 @@ def alone(rows, labels, methods, stds, members, sampling_rate, seed):
             projections = drawn(HEADS, rank, WIDTH) / rank**0.5
         chosen = source.random((HEADS, ROWS)) < sampling_rate if sampling_rate < 1 else members
         width = rank if kind.fresh or not kind.full else WIDTH
-        if kind.noise != "none":
+        if kind.noise_kind != "none":
             noise = drawn(HEADS, 1, CLASSES, width)[:, 0] * torch.tensor(stds)[:, None, None]
         for head in range(HEADS):
             low = None if kind.full else projections[head]
@@ -59,7 +59,7 @@ def alone(rows, labels, methods, stds, members, sampling_rate, seed):
                 a = projections[head]
                 total = (total @ a.T + noise[head] @ torch.linalg.cholesky(a @ a.T).T) @ a
             else:
-                total = total if kind.noise == "none" else total + noise[head]
+                total = total if kind.noise_kind == "none" else total + noise[head]
                 total = total if low is None else total @ low
             weights[head] -= RATE / (sampling_rate * ROWS) * total
     return weights.numpy()

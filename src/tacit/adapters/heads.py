@@ -415,12 +415,14 @@ class Stack:
     def _energy(self, projections: Tensor | None) -> Tensor:
         """E‖noise‖²_F in W of noise of standard deviation 1, of each group."""
         classes = self.targets.shape[1]
-        if self.method.noise == "none":
+        if self.method.noise_kind == "none":
             return torch.zeros(1, dtype=torch.float64)
         if projections is None:
             return torch.tensor([float(classes * self.inputs.shape[1])], dtype=torch.float64)
         # E‖E AᵀA‖² = out ‖AAᵀ‖², and E‖E A‖² = out ‖A‖²
-        shape = projections @ projections.mT if self.method.noise == "projected" else projections
+        shape = (
+            projections @ projections.mT if self.method.noise_kind == "projected" else projections
+        )
         return classes * shape.double().square().sum(dim=(-2, -1)).reshape(-1)
 
     def _draw(self, shape: tuple[int, ...]) -> Tensor:

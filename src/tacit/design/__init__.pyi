@@ -18,3 +18,9 @@ from .kl import generalized_eigen as generalized_eigen
 from .kl import isotropic as isotropic
 from .kl import power as power
 from .listed.solver import worst_case as worst_case
+from .streams.choosing import Banded as Banded
+from .streams.choosing import Buffered as Buffered
+from .streams.choosing import Participation as Participation
+from .streams.choosing import least_error as least_error
+from .streams.factor import StepFactor as StepFactor
+from .streams.workload import PrefixSums as PrefixSums

@@ -4,6 +4,7 @@ from .adaptive import AdaptiveDPSGD as AdaptiveDPSGD
 from .capture import PerExample as PerExample
 from .capture import per_example as per_example
 from .clipping import ClippedMethod as ClippedMethod
+from .correlated import CorrelatedDPSGD as CorrelatedDPSGD
 from .given import GivenNoise as GivenNoise
 from .hooks import LinearHooks as LinearHooks
 from .methods import DPSGD as DPSGD

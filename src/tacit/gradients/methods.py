@@ -37,7 +37,7 @@ class DPSGD(ClippedMethod):
     word: ClassVar[str] = "dp-sgd"
     name: ClassVar[str] = "DP-SGD"
     full: ClassVar[bool] = True
-    noise: ClassVar[NoiseKind] = "independent"
+    noise_kind: ClassVar[NoiseKind] = "independent"
 
     def profile(self, noise_multiplier: float, schedule: Schedule) -> PrivacyProfile:
         """Return the profile of the Gaussian mechanism on Poisson samples, rounded up."""
@@ -59,7 +59,7 @@ class DPLoRAFA(ClippedMethod):
 
     word: ClassVar[str] = "dp-lora-fa"
     name: ClassVar[str] = "DP-LoRA-FA"
-    noise: ClassVar[NoiseKind] = "independent"
+    noise_kind: ClassVar[NoiseKind] = "independent"
 
     rank: Count = 16
 
@@ -100,7 +100,7 @@ class NoisyProjection(ClippedMethod):
     name: ClassVar[str] = "noisy projection (M2)"
     full: ClassVar[bool] = True
     fresh: ClassVar[bool] = True
-    noise: ClassVar[NoiseKind] = "projected"
+    noise_kind: ClassVar[NoiseKind] = "projected"
 
     rank: Count = 16
 
@@ -129,7 +129,7 @@ class LoRAFA(Method):
 
     word: ClassVar[str] = "lora-fa"
     name: ClassVar[str] = "LoRA-FA without noise"
-    noise: ClassVar[NoiseKind] = "none"
+    noise_kind: ClassVar[NoiseKind] = "none"
 
     rank: Count = 16
 

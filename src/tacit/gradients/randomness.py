@@ -55,6 +55,10 @@ class StepRandomness:
         """Return what draws a whole epoch: the same for one number, whenever it is asked for."""
         return self._of_run(number, 1)
 
+    def classes(self, count: int, classes: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """Return the class of every record, each by a coin of its own: the same whenever asked."""
+        return self._of_run(0, 4).integers(classes, size=count)
+
     def normal(self, step: int, layer: int) -> Normal:
         """Return what draws the released N(0, 1) values of one layer in one step."""
         # coins have 0, noise 1, 3, 5 …, A_t 2, 4, 6 …: no two streams meet

@@ -102,7 +102,7 @@ class Method(ABC):
         name: what it is called.
         full: whether gradients are of W (out, in); else of B (out, rank).
         fresh: whether A is drawn anew every step.
-        noise: ``"independent"`` in every entry, ``"projected"`` by A, or ``"none"``.
+        noise_kind: ``"independent"`` in every entry, ``"projected"`` by A, or ``"none"``.
     """
 
     # its part of a command's help
@@ -110,7 +110,7 @@ class Method(ABC):
     name: ClassVar[str]
     full: ClassVar[bool] = False
     fresh: ClassVar[bool] = False
-    noise: ClassVar[NoiseKind]
+    noise_kind: ClassVar[NoiseKind]
 
     # One step is three lines; what each of them does stands below it.
     def update(
@@ -215,7 +215,7 @@ class Method(ABC):
             Of the shape of ``total``.
         """
         # a noiseless sum has no law to draw from
-        if self.noise == "none":
+        if self.noise_kind == "none":
             return total
         # S (or S Aᵀ) and its noise apart, so that their sum is one addition
         value, noise = self._parts(total, projection, std, normal)
@@ -235,12 +235,12 @@ class Method(ABC):
         """
         from tacit.gradients.publication import publish_tensor
 
-        if self.noise == "none":
+        if self.noise_kind == "none":
             return total
         value, noise = self._parts(total, projection, std, normal)
         # the deviation of every entry, which sets the grid that the sum is rounded to
         spread: Any = std
-        if projection is not None and self.noise == "projected":
+        if projection is not None and self.noise_kind == "projected":
             # E Aᵀ has deviation s ‖a_j‖ in column j
             spread = std * projection.double().norm(dim=-1)
         # what comes after the rounded sum is post-processing
@@ -251,7 +251,7 @@ class Method(ABC):
     ) -> tuple[Tensor, Tensor]:
         """Return what is summed and its noise, in the coordinates that are published."""
         # E of independent entries, in the coordinates of the sum itself
-        if projection is None or self.noise == "independent":
+        if projection is None or self.noise_kind == "independent":
             return total, std * normal(tuple(total.shape)).to(total)
         # E Aᵀ: of the noise on W only what A shows of it is drawn
         noise = projected_noise(total.shape, projection, std, normal)
@@ -260,7 +260,7 @@ class Method(ABC):
 
     def _back(self, seen: Tensor, projection: Tensor | None) -> Tensor:
         """Return the step that published coordinates make: post-processing."""
-        if projection is None or self.noise == "independent" or not self.full:
+        if projection is None or self.noise_kind == "independent" or not self.full:
             return seen
         # (S Aᵀ + E Aᵀ) A: the step of W that r published columns make
         return seen @ projection

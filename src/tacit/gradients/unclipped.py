@@ -39,7 +39,7 @@ class WithoutClipping(Method):
     """
 
     name: ClassVar[str] = "projection without clipping"
-    noise: ClassVar[NoiseKind] = "projected"
+    noise_kind: ClassVar[NoiseKind] = "projected"
 
     rank: Count
     bound: Positive

@@ -29,6 +29,7 @@ from .retraining import TrainingRecipe as TrainingRecipe
 from .rounds import LocalSteps as LocalSteps
 from .rounds import OneStep as OneStep
 from .rounds import Round as Round
+from .sampling import CyclicPoisson as CyclicPoisson
 from .sampling import FixedOrder as FixedOrder
 from .sampling import Poisson as Poisson
 from .sampling import RandomAllocation as RandomAllocation

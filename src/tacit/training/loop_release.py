@@ -9,8 +9,10 @@ from tacit._ground.checks import in_interval, integer
 from tacit._ground.reprs import short_repr
 from tacit.accounting import PrivacyProfile
 from tacit.codec import HOLDER
+from tacit.design import StepFactor
 from tacit.gradients.adaptive import AdaptiveDPSGD
 from tacit.gradients.certificates import certified_profile
+from tacit.gradients.correlated import CorrelatedDPSGD
 from tacit.gradients.methods import DPSGD
 from tacit.gradients.steps import Schedule
 from tacit.guarantees.adjacency import Adjacency
@@ -41,6 +43,10 @@ TOGETHER = (
     "the losses of a batch are in the order of its records, for what a person's records give is "
     "added up before it is clipped"
 )
+TIED = (
+    "what is told of the sums G of all steps is C G + Z, Z independent and C the factor that is "
+    "told: gradients follow from the model as it was told and from their own record alone"
+)
 EARLY = "when the loop ended was decided without looking at the records or at losses of them"
 PUBLISHED = (
     "The trained parameters may be published, with the optimizer's state. Losses of the records "
@@ -68,9 +74,10 @@ class PrivateTraining:
         seen_again: modules that were run once more for each example to find its gradients; the
             holder's, for in a model that routes tokens it follows from those of the first batch.
         last_clip: the clip after the last step, where noised counts move it; None elsewhere.
+        factor: what ties the noise of steps together; None where each has its own.
     """
 
-    method: DPSGD | AdaptiveDPSGD
+    method: DPSGD | AdaptiveDPSGD | CorrelatedDPSGD
     schedule: Schedule
     noise_multiplier: float
     delta: float
@@ -82,6 +89,7 @@ class PrivateTraining:
     taken: int | None = None
     seen_again: Annotated[tuple[str, ...], HOLDER] = ()
     last_clip: float | None = None
+    factor: StepFactor | None = None
 
     def __post_init__(self) -> None:
         in_interval("noise_multiplier", self.noise_multiplier, 0.0, float("inf"), open_low=True)
@@ -90,6 +98,10 @@ class PrivateTraining:
             integer("records", self.records, minimum=1, maximum=None)
         integer("epochs", self.epochs, minimum=1, maximum=self.schedule.steps)
         self.sampling.check(self.schedule.adjacency, counted=self.records is not None, processes=1)
+        if isinstance(self.method, CorrelatedDPSGD) != (self.factor is not None):
+            raise ValueError("factor: expected one beside CorrelatedDPSGD, and none beside others")
+        if self.factor is not None:
+            self.sampling.participation(self.sampled)
         if self.person is not None:
             self.person.check(self.sampling, self.schedule.adjacency)
         if self.taken is not None:
@@ -111,9 +123,14 @@ class PrivateTraining:
         return "person" if of_people else "record"
 
     @property
+    def sampled(self) -> SampledSteps:
+        """What is drawn for."""
+        return SampledSteps(self.schedule, self.epochs, self.records, self.factor)
+
+    @property
     def profile(self) -> PrivacyProfile:
         """The account of all steps that are paid for, rounded up."""
-        steps = SampledSteps(self.schedule, self.epochs, self.records)
+        steps = self.sampled
         if self.person is None:
             return self.sampling.profile(self.noise_multiplier, steps)
         return self.person.profile(self.noise_multiplier, self.sampling, steps)
@@ -125,6 +142,8 @@ def certified(details: PrivateTraining) -> tuple[Guarantee, ...]:
     same = schedule.adjacency is not Adjacency.ADD_REMOVE
     counted = (SAME_COUNT if same else COUNTED).format(unit=details.drawn)
     common = [*ASSUMPTIONS, DECLARED if details.records is None else counted]
+    if details.factor is not None:
+        common.append(TIED)
     if details.drawn == "person":
         common.append(TOGETHER)
     if details.taken is not None and details.taken < schedule.steps:

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from tacit.design import StepFactor
+from tacit.design.streams.factor import CorrelatedNoise
 from tacit.gradients.adaptive import AdaptiveDPSGD, Clips
 from tacit.gradients.methods import DPSGD
 from tacit.gradients.randomness import StepRandomness
-from tacit.gradients.steps import StepLayer
+from tacit.gradients.steps import Normal, StepLayer
 from tacit.training.canaries import DiracCanaries
 from tacit.training.workers import Workers, shard_like
 
@@ -26,6 +28,7 @@ class NoisySteps:
         randomness: of the noise.
         workers: the processes that share a step.
         canaries: records of nobody that stand in the sums; None for none.
+        factor: what ties the noise of steps together; None where each has its own.
 
     Attributes:
         clips: of the next step, where they follow the gradients; None where they stay.
@@ -41,10 +44,14 @@ class NoisySteps:
         randomness: StepRandomness,
         workers: Workers,
         canaries: DiracCanaries | None = None,
+        factor: StepFactor | None = None,
     ) -> None:
         self._method, self._noise, self._parameters = method, noise_multiplier, dict(parameters)
         self._expected, self._randomness, self._workers = expected, randomness, workers
         self.canaries = canaries
+        self.tied: dict[str, CorrelatedNoise[Tensor]] = {}
+        if factor is not None and workers.first:
+            self.tied = {name: CorrelatedNoise(factor) for name in parameters}
         self.sums: dict[str, Tensor] = {}
         self._whole: Tensor | None = None
         self.clips: Clips | None = None
@@ -101,7 +108,8 @@ class NoisySteps:
             clip = self._clip_of(name)
             if canaries is not None:
                 canaries.add(name, total, clip)
-            noisy = self._noised(total, step, place, self._deviation(name))
+            normal = self._normal(name, step, place)
+            noisy = self._noised(total, normal, self._deviation(name))
             if canaries is not None:
                 canaries.watch(name, noisy, clip)
             # by the records that are expected, never by those that came
@@ -121,11 +129,22 @@ class NoisySteps:
             return self._noise * self._method.noise_scale
         return self.clips.deviation(name, self._noise)
 
-    def _noised(self, total: Tensor, step: int, place: int, deviation: float) -> Tensor:
+    def _normal(self, name: str, step: int, place: int) -> Normal:
+        """Return what draws the noise of one parameter: its own, or tied to that of steps before.
+
+        ``ẑ_t`` of ``C ẑ = z`` has a deviation of 1/c_0 >= 1 at least: the grid of N(0, 1) is no
+        coarser than its own.
+        """
+        drawn = self._randomness.normal(step, place)
+        if name not in self.tied:
+            return drawn
+        return lambda shape: self.tied[name].next(drawn(shape))
+
+    def _noised(self, total: Tensor, normal: Normal, deviation: float) -> Tensor:
         # the sum over all processes; the first adds the noise, once
         total = self._workers.total(total.contiguous())
         if self._workers.first:
-            layer = StepLayer(total, None, self._randomness.normal(step, place))
+            layer = StepLayer(total, None, normal)
             total = self._method.noised(total, layer, deviation)
         return self._workers.from_first(total.contiguous())
 
@@ -137,5 +156,5 @@ class NoisySteps:
             counts = torch.zeros(len(clips.norms), dtype=torch.float64, device=device)
         # a stream of its own: that behind the last parameter's
         place, deviation = len(self._parameters), clips.count_deviation(self._noise)
-        noisy = self._noised(counts, step, place, deviation)
+        noisy = self._noised(counts, self._randomness.normal(step, place), deviation)
         return clips.moved(noisy.tolist(), self._expected)

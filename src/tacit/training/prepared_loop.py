@@ -13,6 +13,7 @@ from tacit._ground.checks import integer, positive
 from tacit._ground.reprs import shown
 from tacit.accounting import least_noise
 from tacit.gradients.batches import refuse_mixing
+from tacit.gradients.correlated import CorrelatedDPSGD
 from tacit.gradients.given import GivenNoise
 from tacit.gradients.methods import DPSGD
 from tacit.gradients.steps import FIRST_NOISE, Schedule
@@ -23,6 +24,7 @@ from tacit.training.loop_plan import AS_USUAL, LoopPlan, LoopSettings
 from tacit.training.loop_release import PrivateTraining, certified
 from tacit.training.private_loop import PrivateLoop
 from tacit.training.sampled_loader import check_loader
+from tacit.training.sampling import SampledSteps
 from tacit.training.still import inner, inner_optimizer, trained_parameters
 from tacit.training.workers import Workers
 
@@ -67,7 +69,8 @@ def prepare_private(
         model: in which no example's outputs depend on another's; trained in place.
         optimizer: of ``torch.optim``, or any that reads ``.grad``; what it has is trained.
         loader: a ``DataLoader`` with the batch size that a step expects.
-        method: ``DPSGD(clip=…)``, or ``AdaptiveDPSGD(clip=…)``, whose clip follows the gradients.
+        method: ``DPSGD(clip=…)``; ``AdaptiveDPSGD(clip=…)``, whose clip follows the gradients;
+            ``CorrelatedDPSGD(clip=…, noise=…)``, whose noise is tied together across steps.
         promise: ``Table(epsilon=…, delta=…)``, δ below 1/n to mean something; or ``GivenNoise``.
         epochs: passes over the loader; an epoch is n/batch steps, rounded up.
         settings: how many records pass together, where the loop is kept.
@@ -113,6 +116,10 @@ def prepare_private(
         dims=tuple(int(one.shape[-1]) if one.ndim else 1 for one in parameters.values()),
         adjacency=promise.adjacency,
     )
+    factor = None
+    if isinstance(method, CorrelatedDPSGD):
+        among = SampledSteps(schedule, passes, None if declared else count)
+        factor = method.noise.factor(settings.sampling.participation(among))
     details = PrivateTraining(
         method=method,
         schedule=schedule,
@@ -123,6 +130,7 @@ def prepare_private(
         epochs=passes,
         sampling=settings.sampling,
         person=None if settings.person is None else settings.person.unit,
+        factor=factor,
     )
     if isinstance(promise, Table) and promise.epsilon is not None:
         details = calibrated(details, promise.epsilon)

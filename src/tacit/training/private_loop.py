@@ -44,7 +44,7 @@ from tacit.training.workers import Workers, whole_of
 # One backward pass keeps at most so many bytes, or times the weights, before two are taken.
 KEPT, KEPT_WEIGHTS = 2**28, 2
 # What a stored state holds.
-FIELDS = {"taken", "parameters", "optimizer", "others", "draws", "clips"}
+FIELDS = {"taken", "parameters", "optimizer", "others", "draws", "noise", "clips"}
 
 
 class PrivateLoop:
@@ -80,6 +80,7 @@ class PrivateLoop:
             randomness=StepRandomness(settings.seed),
             workers=self._workers,
             canaries=self._canaries(),
+            factor=self._details.factor,
         )
         self._tracked: dict[str, Any] = {}
         self._others: dict[str, Any] = {}
@@ -359,6 +360,10 @@ class PrivateLoop:
                 "optimizer": self._optimizer.state_dict(),
                 "others": {name: one.state_dict() for name, one in self._tracked.items()},
                 "draws": self.loader.coins.key,
+                # secret as the records are, until the steps to come have taken it back
+                "noise": {
+                    name: (one.before, one.buffers) for name, one in self._steps.tied.items()
+                },
                 "clips": None if self._steps.clips is None else list(self._steps.clips.norms),
             }
         )
@@ -406,6 +411,9 @@ class PrivateLoop:
                 maximum=self._details.schedule.steps,
             )
             self._others = dict(state["others"])
+            for name, (before, buffers) in state["noise"].items():
+                self._steps.tied[name].before = list(before)
+                self._steps.tied[name].buffers = list(buffers)
             # an epoch that was begun goes on with its own draw
             self.loader.coins.key = int(state["draws"])
             if self._steps.clips is not None:
@@ -428,6 +436,7 @@ class PrivateLoop:
                 details.noise_multiplier,
                 details.sampling,
                 details.person,
+                details.factor,
                 details.parameters,
                 self._prepared.expected,
                 settings.seed,

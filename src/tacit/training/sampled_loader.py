@@ -20,7 +20,7 @@ from tacit._ground.reprs import shown
 from tacit.gradients.batches import map_tensors
 from tacit.gradients.randomness import StepRandomness
 from tacit.training.loop_plan import LoopPlan
-from tacit.training.sampling import Places, Poisson, SampledSteps
+from tacit.training.sampling import Places, Poisson
 from tacit.training.workers import Workers
 
 # What a loader is made again with, beside its records and their batches.
@@ -72,7 +72,7 @@ class SampledLoader:
         self.dataset, self.taken = self._loader.dataset, 0
         self._micro_batch, self._seed = settings.micro_batch, settings.seed
         self._draws, self._units, self._batch = settings.sampling, plan.units, plan.batch
-        self.work = SampledSteps(details.schedule, details.epochs, details.records)
+        self.work = details.sampled
         self._steps, self._epochs = details.schedule.steps, details.epochs
         self.coins, self.workers = StepRandomness(settings.seed), workers
         self._waiting, self._begun, self._passes = False, False, 0

@@ -11,9 +11,11 @@ import numpy as np
 from scipy import stats
 
 from tacit._ground.checks import Array
+from tacit._ground.reprs import shown
 from tacit._ground.values import Count, value
 from tacit.accounting import PrivacyProfile, gaussian, profile_from_curves, random_allocation
 from tacit.accounting import subsampled_gaussian as subsampled
+from tacit.design import Participation, StepFactor
 from tacit.gradients.randomness import StepRandomness
 from tacit.gradients.steps import Schedule
 from tacit.guarantees.adjacency import Adjacency
@@ -34,11 +36,13 @@ class SampledSteps(NamedTuple):
         schedule: q, all steps and what neighbours are.
         epochs: how many passes they make.
         units: n, where it is public; None where q was declared.
+        factor: what ties the noise of steps together; None where each has its own.
     """
 
     schedule: Schedule
     epochs: int
     units: int | None
+    factor: StepFactor | None = None
 
     @property
     def each(self) -> int:
@@ -82,6 +86,19 @@ class StepSampling(ABC):
             work: all steps.
             coins: what draws.
         """
+
+    def participation(self, steps: SampledSteps) -> Participation:
+        """Return in which steps a unit may be, where the noise of steps is tied together.
+
+        Raises:
+            ValueError: no account of such noise is proven for this law.
+        """
+        del steps
+        raise ValueError(
+            "sampling: expected FixedOrder(shuffled=False) or CyclicPoisson(classes=…) beside "
+            "noise that is tied together across steps, whose account is proven for these, got "
+            f"{shown(self)}"
+        )
 
     def check(self, adjacency: Adjacency, *, counted: bool, processes: int) -> None:
         """Refuse what this law is not defined for.
@@ -224,8 +241,20 @@ class FixedOrder(StepSampling):
 
     def profile(self, noise_multiplier: float, steps: SampledSteps) -> PrivacyProfile:
         """Return the profile of one participation in each epoch, at a step that is known."""
-        whole = gaussian(steps.schedule.reach, noise_multiplier) * steps.epochs
+        if steps.factor is not None:
+            among = self.participation(steps)
+            # C G moves by sens(C) at most where one record's gradients are no longer than 1
+            moved = steps.factor.sensitivity(among.steps, apart=among.apart, times=among.times)
+            whole = gaussian(steps.schedule.reach * moved, noise_multiplier)
+        else:
+            whole = gaussian(steps.schedule.reach, noise_multiplier) * steps.epochs
         return replace(whole, adjacency=steps.schedule.adjacency.sentence())
+
+    def participation(self, steps: SampledSteps) -> Participation:
+        """Return the step of each epoch that a unit is in: the same one in all of them."""
+        if self.shuffled and steps.epochs > 1:
+            return super().participation(steps)
+        return Participation(steps.schedule.steps, steps.each, steps.epochs)
 
     def drawn(
         self, steps: range, places: Places, work: SampledSteps, coins: StepRandomness
@@ -240,7 +269,83 @@ class FixedOrder(StepSampling):
         return [torch.from_numpy(order[start : start + places.batch]) for start in starts]
 
 
-AnySampling: TypeAlias = Poisson | TruncatedPoisson | RandomAllocation | FixedOrder
+@value
+class CyclicPoisson(StepSampling):
+    """Every unit draws one of k classes, once; class t mod k is drawn from in step t, by coins.
+
+    In its own steps a unit is drawn with probability k q, so that as many are expected in a step as
+    by `Poisson`. Under a factor C of at most k bands, with columns of norm 1, a unit's steps are
+    seen in noise that is independent: what is told of it is ⌈T/k⌉ Poisson samples of rate k q. The
+    class is a coin of the unit alone, so that one unit more moves no other.
+
+    Args:
+        classes: k, no less than the bands of the noise, and no more than 1/q.
+
+    Example:
+        >>> one = Schedule(sampling_rate=0.01, steps=400, dims=(1,))
+        >>> steps = SampledSteps(one, 4, 1000)
+        >>> round(CyclicPoisson(classes=4).profile(1.0, steps).epsilon(1e-5), 2)
+        2.51
+
+    Source: Choquette-Choo et al. (2023), "(Amplified) Banded Matrix Factorization", Theorem 4.
+    """
+
+    counted: ClassVar[bool] = False
+
+    classes: Count
+
+    def profile(self, noise_multiplier: float, steps: SampledSteps) -> PrivacyProfile:
+        """Return the profile of a unit in the class that has most steps."""
+        among, schedule = self.participation(steps), steps.schedule
+        # of columns that do not meet each is seen alone, in noise of s over its norm
+        norm = 1.0 if steps.factor is None else steps.factor.sensitivity(among.steps)
+        rate = self._rate(schedule)
+        return subsampled(rate, noise_multiplier / norm, among.times, schedule.adjacency)
+
+    def participation(self, steps: SampledSteps) -> Participation:
+        """Return every step of one class, k steps apart.
+
+        Raises:
+            ValueError: the noise has buffers, or more bands than there are classes.
+        """
+        total, factor = steps.schedule.steps, steps.factor
+        if factor is not None and (factor.reach is None or factor.reach > self.classes):
+            raise ValueError(
+                f"sampling: expected Banded noise of at most {self.classes} bands beside "
+                f"{shown(self)}, got a factor of {factor.reach or 'endless'} bands"
+            )
+        return Participation(total, self.classes, -(-total // self.classes))
+
+    def drawn(
+        self, steps: range, places: Places, work: SampledSteps, coins: StepRandomness
+    ) -> list[Tensor]:
+        """Return the units of each step's class whose coins say so."""
+        import torch
+
+        # the same classes in every epoch: drawn by the key of the run
+        own = torch.from_numpy(coins.classes(places.total, self.classes))
+        rate, found = self._rate(work.schedule), []
+        for step in steps:
+            members = torch.nonzero(own == step % self.classes)[:, 0]
+            found.append(members[coins.sample(step, len(members), rate)])
+        return found
+
+    def _rate(self, schedule: Schedule) -> float:
+        """Return k q, the probability of a unit in a step of its class, rounded up.
+
+        Raises:
+            ValueError: it is above 1.
+        """
+        rate = self.classes * schedule.sampling_rate
+        if rate > 1.0 + 1e-12:
+            raise ValueError(
+                f"classes: expected at most {int(1.0 / schedule.sampling_rate)}, the records over "
+                f"those of a step, got {self.classes}"
+            )
+        return min(rate, 1.0)
+
+
+AnySampling: TypeAlias = Poisson | TruncatedPoisson | RandomAllocation | FixedOrder | CyclicPoisson
 BY_COINS = Poisson()
 
 
