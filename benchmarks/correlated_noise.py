@@ -38,7 +38,7 @@ blt = buffered_toeplitz.optimize(
     n=steps, min_sep=steps // epochs, max_participations=epochs, error="mean",
     min_buffers=1, max_buffers=buffers)
 found["buffered"] = blt.toeplitz_coefs(steps).tolist()
-if steps <= 600:
+if steps <= 300:
     C = dense.optimize(steps, epochs=epochs, max_optimizer_steps=1000)
     error = float(jnp.mean(dense.per_query_error(strategy_matrix=C))) ** 0.5
     found["dense"] = error * float(sensitivity.fixed_epoch_sensitivity(C, epochs))
@@ -72,11 +72,11 @@ def main() -> None:
     ]
     for noise, sampling in asked:
         start = time.process_time()
-        factor = noise.factor(sampling.participation(run.sampled(None)))
-        kept = len(factor.bands) - 1 + len(factor.shares)
+        chosen = noise.factor(sampling.participation(run.sampled(None)))
+        kept = len(chosen.bands) - 1 + len(chosen.shares)
         law = "fixed order" if sampling is ORDER else "cyclic Poisson"
         spent = time.process_time() - start
-        rows.append((f"{noise.word} {kept}, {law} ({spent:.2f} s)", sampling, factor, kept))
+        rows.append((f"{noise.word} {kept}, {law} ({spent:.2f} s)", sampling, chosen, kept))
     if options.peer:
         rows += peers(options.peer, steps, options.epochs, console)
     for name, sampling, factor, kept in rows:
@@ -134,14 +134,15 @@ class Run:
     def deviation(self, sampling: StepSampling, factor: StepFactor | None, epsilon: float) -> float:
         """The noise multiplier of the account."""
         work = self.sampled(factor)
-        return least_noise(
+        found: float = least_noise(
             lambda noise: sampling.profile(noise, work), epsilon=epsilon, delta=self.delta
         )
+        return found
 
     def error(self, sampling: StepSampling, factor: StepFactor | None, epsilon: float) -> float:
         steps, held = self.each * self.epochs, factor or ALONE
         left = held.variance(PrefixSums(), steps) ** 0.5
-        return left * self.deviation(sampling, factor, epsilon)
+        return float(left * self.deviation(sampling, factor, epsilon))
 
 
 if __name__ == "__main__":

@@ -285,7 +285,7 @@ class CyclicPoisson(StepSampling):
         >>> one = Schedule(sampling_rate=0.01, steps=400, dims=(1,))
         >>> steps = SampledSteps(one, 4, 1000)
         >>> round(CyclicPoisson(classes=4).profile(1.0, steps).epsilon(1e-5), 2)
-        2.51
+        2.81
 
     Source: Choquette-Choo et al. (2023), "(Amplified) Banded Matrix Factorization", Theorem 4.
     """
