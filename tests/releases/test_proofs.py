@@ -175,9 +175,10 @@ def test_every_way_to_draw_a_step_has_a_node_or_a_reason_why_not() -> None:
     from tacit.training import sampling
     from tacit.training.sampling import SampledSteps
 
+    asked = {sampling.TruncatedPoisson: {"largest": 9}, sampling.CyclicPoisson: {"classes": 2}}
     for one in get_args(sampling.AnySampling):
         adjacency = Adjacency.REPLACE if one is sampling.FixedOrder else Adjacency.ADD_REMOVE
         schedule = Schedule(sampling_rate=0.1, steps=10, dims=(1,), adjacency=adjacency)
-        made = one(largest=9) if one is sampling.TruncatedPoisson else one()
+        made = one(**asked.get(one, {}))
         profile = made.profile(1.0, SampledSteps(schedule, 1, 40))
         assert (profile.mechanism is None) == (f"`{one.__name__}`" in UNNAMED), one
