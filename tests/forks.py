@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import traceback
 import warnings
 from collections.abc import Callable
@@ -16,6 +17,9 @@ from typing import NoReturn
 
 from tacit.__main__ import main
 from tests.cli_runner import Outcome
+
+# Seconds that a child may take.
+LONGEST = 300.0
 
 
 def forked(
@@ -35,7 +39,11 @@ def forked(
             child = os.fork()
         if child == 0:
             _leave(work, cwd, out.fileno() if stdout is None else stdout, err.fileno())
+        # a child that waits for what only a thread of this process would do ends the test alone
+        watch = threading.Timer(LONGEST, os.kill, (child, signal.SIGABRT))
+        watch.start()
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        watch.cancel()
         for stream in (out, err):
             stream.seek(0)
         told = [stream.read().decode() for stream in (out, err)]

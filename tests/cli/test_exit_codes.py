@@ -117,11 +117,13 @@ def test_a_full_disk_is_one_sentence(folder: Path, command: tuple[str, ...]) -> 
 @pytest.mark.parametrize("kib", [4, 16])
 def test_a_disk_that_fills_up_leaves_nothing_half_written(folder: Path, kib: int) -> None:
     resource = pytest.importorskip("resource")
-    least = (kib << 10, kib << 10)
-    done = forked_tacit(
-        *COMMANDS[0], "--report", "page.html", cwd=folder,
-        before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, least),
-    )  # fmt: skip
+
+    def fills_up() -> None:
+        # compiled modules would be cut short, and stay so for every process after this one
+        sys.dont_write_bytecode = True
+        resource.setrlimit(resource.RLIMIT_FSIZE, (kib << 10, kib << 10))
+
+    done = forked_tacit(*COMMANDS[0], "--report", "page.html", cwd=folder, before=fills_up)
     assert (done.code, done.err.count("\n")) == (2, 1), done.err
     assert "Traceback" not in done.err
     assert sorted(entry.name for entry in folder.iterdir() if entry.name != "__pycache__") == [
