@@ -593,3 +593,18 @@ def test_a_file_larger_than_the_memory_it_takes_is_encoded(tmp_path):
     assert codes.shape == (rows, 1)
     assert (codes == book.assign(np.zeros((1, width), np.float32))[0]).all()
     assert Path(out).stat().st_size < 1.1 * rows
+
+
+@pytest.mark.parametrize("epsilon", [None, 2.0])
+def test_what_a_row_was_made_of_is_named_in_every_sentence(tmp_path, epsilon):
+    rows = np.random.default_rng(1).standard_normal((200, 4), dtype=np.float32)
+    codec = Codebook.fit(rows, CodebookFit(size=8), rng=0)
+    promise = PromptCodes(unit="customer", epsilon=epsilon)
+    release = prepare_codes(codec, rows, promise, out=tmp_path / "codes.npy").draw()
+    assert all("prompt" not in one.describe() for one in release.guarantees)
+    assert not any("prompt" in word for one in release.guarantees for word in one.assumptions)
+    assert release.secret == "the customer of a row"
+    # the file is worked out again with its word
+    assert load(tmp_path / "codes.npy").guarantees == release.guarantees
+    with pytest.raises(ValueError, match="unit: expected a word"):
+        PromptCodes(unit="<b>")

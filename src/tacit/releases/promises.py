@@ -160,11 +160,20 @@ def check_unit(promise: Any) -> None:
             raise ValueError(f"{name}: expected person, a column, beside it, got none")
     if promise.person is not None and not promise.person.strip():
         raise ValueError("person: expected the name of a column, got an empty text")
-    if promise.unit is not None and not UNIT.fullmatch(promise.unit):
-        raise ValueError("unit: expected a word for a person, of at most 40 letters, got another")
+    check_word(promise.unit)
     clip = getattr(promise, "clip", None)
     if clip is not None and clip != AUTO:
         object.__setattr__(promise, "clip", CLIPS.check("clip", promise.clip, float))
+
+
+def check_word(unit: str | None) -> None:
+    """Refuse as the word for what is hidden what is none.
+
+    Raises:
+        ValueError: the message names the field.
+    """
+    if unit is not None and not UNIT.fullmatch(unit):
+        raise ValueError("unit: expected a word of at most 40 letters, such as person, got another")
 
 
 # A word, or several.

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from tacit import codec
@@ -28,6 +27,7 @@ from tacit.cli.options import grouped
 from tacit.cli.output import JsonOutput, check_distinct, json_output, new_file
 from tacit.cli.publishing import Destination, Outlet, Paying, Source, content_fingerprint, publish
 from tacit.hidden_states.codebooks.methods import PromptCodes, VectorFit
+from tacit.releases.promises import ROW
 from tacit.text import number_up
 
 if TYPE_CHECKING:
@@ -142,7 +142,10 @@ def fit(
     rows, held, origin = public.read()
     book: Codec = fit_vectors(rows, how, rng=public.seed)
     book = replace(book, origin=origin)  # type: ignore[type-var]
-    use, bound = use_of(book, held), book.leakage()
+    use, about = use_of(book, held), PromptCodes(unit=ROW if origin is None else None)
+    with llm_extra():
+        from tacit.hidden_states.codebooks.release import worded_as
+    bound = worded_as(book.leakage(), about)
     book.save(out)
     output.write(
         {
@@ -160,7 +163,6 @@ def fit(
     )
     console = output.console
     tell_guarantee(console, bound)
-    _tell_record(console, book)
     line(console, "codebook", f"{book.words}, in {out}")
     line(console, "bits", f"{number_up(book.kept_bits, BITS_DIGITS)} kept of the "
          f"{number_up(how.asked_bits, BITS_DIGITS)} asked for")  # fmt: skip
@@ -227,6 +229,10 @@ def encode(
         rows = open_vectors("STATES", source, column=column)
         _check_origin(book, rows, reader.layer, source)
 
+    if prompts is None and book.origin is None and promise.unit is None:
+        # no model here has made these vectors of prompts
+        promise = replace(promise, unit=ROW)
+
     def prepare() -> Any:
         with llm_extra():
             read = rows if prompts is None else reader.rows(book, column)
@@ -238,7 +244,8 @@ def encode(
         tell_guarantee(console, first)
         for held in others:
             console.print(Text(held.describe()))
-        _tell_record(console, book)
+        if promise.unit == ROW:
+            line(console, "one record", "a row; --unit names what it was made of, such as text")
         count, made = release.details.rows, dict(release.digests)["codebook"]
         line(console, "released", f"{count:,} codes, one a row, in {out}: {release.method}")
         line(console, "codebook", f"SHA-256 {made[:12]}…, which decode asks for")
@@ -310,13 +317,6 @@ def _decode_quotients(codes: str, fitted: str, place: Path, output: JsonOutput) 
     write_rows("--out", place, [rows], layout, lambda _: released)
     told = f"{len(rows):,} rows of ln p of {rows.shape[1]:,} next tokens in {place}"
     _tell_decoded(output, released, told)
-
-
-def _tell_record(console: Console, book: Codec) -> None:
-    """Say what "prompt" and "state" stand for, of vectors that no model here has made."""
-    if book.origin is None:
-        line(console, "one record", "a row: its vector is “the state”, what it was made from “the "
-             "prompt”, be it a text, an image or a person")  # fmt: skip
 
 
 def _tell_decoded(output: JsonOutput, released: Release[Any], told: str) -> None:

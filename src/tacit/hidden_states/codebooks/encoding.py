@@ -18,7 +18,7 @@ from tacit._ground.files import check_writable
 from tacit._ground.frozen import frozen
 from tacit._ground.reprs import short_repr
 from tacit.compute import progress_bar
-from tacit.hidden_states.codebooks.certificates import SECRET, Codes
+from tacit.hidden_states.codebooks.certificates import Codes
 from tacit.hidden_states.codebooks.codebook import Codebook
 from tacit.hidden_states.codebooks.codec import Codec
 from tacit.hidden_states.codebooks.methods import PromptCodes
@@ -28,7 +28,9 @@ from tacit.hidden_states.codebooks.release import (
     CodeRows,
     guarantees_of,
     notes_of,
+    secret_of,
     title_of,
+    worded_as,
 )
 from tacit.hidden_states.codebooks.response import RandomizedCodes, RandomizedParts
 from tacit.models.language import LanguageModel
@@ -106,7 +108,8 @@ def prepare_codes(
     guarantees = guarantees_of(codec.sizes, promise)
     if response is not None:
         # the factor of the reports as they are drawn, in steps of 2⁻⁵³
-        guarantees = (response.leakage(promise.releases), *guarantees[1:])
+        reported = response.leakage(promise.releases)
+        guarantees = (worded_as(reported, promise), *guarantees[1:])
     # of the codebook now; the draw refuses one that has changed since
     digest = codec.digest
     rows, blocks, stored = _blocks(codec, states)
@@ -126,7 +129,7 @@ def prepare_codes(
         planned=Release(
             kind=KIND,
             title=title_of(details, method),
-            secret=SECRET,
+            secret=secret_of(promise),
             method=method,
             guarantees=guarantees,
             details=details,

@@ -6,6 +6,7 @@ import math
 from typing import Annotated, Literal, TypeAlias
 
 from tacit._ground.values import Count, Flag, NonNegative, Positive, Within, value
+from tacit.releases.promises import check_word
 
 Passes: TypeAlias = Annotated[int, Within(0, ends="[)")]
 Beam: TypeAlias = Annotated[int, Within(1, 256, ends="[]")]
@@ -15,6 +16,8 @@ LEAST_CELL = 20
 # sums that a search of residual codes keeps: more of them gain less than they cost
 BEAM = 4
 # between what a code says and the ε at which it is reported
+# What codes are about where nothing else was said, in every sentence about them.
+DEFAULT_UNIT = "prompt"
 REPORTED = ", reported by randomised response at ε = "
 
 
@@ -147,6 +150,8 @@ class PromptCodes:
         epsilon: ε of randomised response over a code, all its parts together, which then draws
             from the operating system; none if left out.
         near: Cells most like the true one, in every part, that --epsilon reports for it.
+        unit: Word for what a row was made of in what is certified, such as text or customer; when
+            left out prompt, or row at the command line for vectors that no model here has made.
 
     Example:
         >>> PromptCodes(epsilon=2.0)
@@ -156,10 +161,16 @@ class PromptCodes:
     releases: Count = 1
     epsilon: Positive | None = None
     near: Count = 1
+    unit: str | None = None
 
     def _together(self) -> None:
+        check_word(self.unit)
         if self.epsilon is None and self.near != 1:
             raise ValueError("near: expected 1 without epsilon, got more")
+
+    def worded(self, text: str) -> str:
+        """Return a text about a prompt as one about what a row was made of."""
+        return text if self.unit is None else text.replace(DEFAULT_UNIT, self.unit)
 
     def words(self, code: str) -> str:
         """Say what is released, where ``code`` says what a code is.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Annotated, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,7 @@ from tacit.hidden_states.codebooks.response import (
 )
 from tacit.hidden_states.origin import check_digests
 from tacit.releases import Kind, Release
+from tacit.releases.promises import ROW
 from tacit.releases.recompute import LOGARITHM, check_stated
 from tacit.releases.stores import Layout, RowDetails, check_rows
 from tacit.releases.vectors import Vectors
@@ -52,7 +53,8 @@ def guarantees_of(sizes: tuple[int, ...], promise: PromptCodes) -> tuple[Guarant
     times, epsilon = promise.releases, promise.epsilon
     if epsilon is None:
         # ln Π_j C_j per code
-        return codes_leakage(math.prod(sizes), times), information(sizes, times)
+        told = codes_leakage(math.prod(sizes), times), information(sizes, times)
+        return tuple(worded_as(one, promise) for one in told)
     leakage = MaximalLeakage(
         # T reports of one prompt multiply their factors
         nats=reported_leakage(sizes, epsilon, near=promise.near) * times,
@@ -62,7 +64,29 @@ def guarantees_of(sizes: tuple[int, ...], promise: PromptCodes) -> tuple[Guarant
         assumptions=reported_assumptions(times),
         source=LEAKAGE_FORMULA,
     )
-    return leakage, information(sizes, times, leakage), local_privacy(epsilon, times)
+    found = leakage, information(sizes, times, leakage), local_privacy(epsilon, times)
+    return tuple(worded_as(one, promise) for one in found)
+
+
+def worded_as(held: Guarantee, promise: PromptCodes) -> Guarantee:
+    """Return a guarantee about prompts as one about what the promise calls them."""
+    if promise.unit is None:
+        return held
+    words = {
+        name: promise.worded(getattr(held, name))
+        for name in ("secret", "adjacency")
+        if hasattr(held, name)
+    }
+    if words.get("secret") == promise.worded(SECRET):
+        words["secret"] = secret_of(promise)
+    # every kind of guarantee has assumptions, and those with a secret or neighbours name them so
+    changed: Any = {**words, "assumptions": tuple(map(promise.worded, held.assumptions))}
+    return replace(held, **changed)
+
+
+def secret_of(promise: PromptCodes) -> str:
+    """Return what is hidden: what a row was made of."""
+    return "what a row holds" if promise.unit == ROW else promise.worded(SECRET)
 
 
 @short_repr
@@ -111,9 +135,10 @@ def title_of(details: CodeRows, method: str) -> str:
 def notes_of(promise: PromptCodes) -> tuple[str, ...]:
     """Return what a reader of codes should know."""
     times = promise.releases
-    one = "one code per row" if times == 1 else f"up to {times} rows a prompt"
+    unit = {None: "prompt", ROW: "record"}.get(promise.unit, promise.unit)
+    one = "one code per row" if times == 1 else f"up to {times} rows a {unit}"
     return (
-        f"{one}: what T rows or releases about one prompt tell adds up to T times the nats of one "
+        f"{one}: what T rows or releases about one {unit} tell adds up to T times the nats of one "
         "code, and their factors multiply; rows about one person count likewise, however they are "
         "worded",
         NO_DIGEST_OF_STATES.format("codes"),
@@ -133,7 +158,7 @@ def recompute(release: Release[CodeRows]) -> str:
     if release.method != promise.words(code):
         raise ValueError("the method names another ε of randomised response than the promise")
     told = release.title, release.secret, release.notes
-    if told != (title_of(details, release.method), SECRET, notes_of(promise)):
+    if told != (title_of(details, release.method), secret_of(promise), notes_of(promise)):
         raise ValueError("its details give another title, secret or notes")
     # reports are drawn in steps of 2⁻⁵³, which shows in T small nats: hence the absolute part
     slack = LOGARITHM * promise.releases
@@ -148,5 +173,5 @@ CODES = Kind(
     recompute=recompute,
     rows=check_rows,
     proof="tacit.hidden_states.codebooks.proof:proof",
-    record="one prompt, which is one row of the file",
+    record="what one row of the file was made of: a prompt, a text or a vector",
 )
