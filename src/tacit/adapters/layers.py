@@ -366,7 +366,6 @@ class _Adding:
         self._layer = layer
 
     def __call__(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
-        del module
         factor_a, factor_b = self._layer.matrix_a, self._layer.matrix_b
         assert factor_a is not None
         assert factor_b is not None

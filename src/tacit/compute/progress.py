@@ -21,7 +21,6 @@ class _Lines(tqdm):  # type: ignore[misc]
 
     def display(self, msg: str | None = None, pos: int | None = None) -> bool:
         """Print one line; clearing prints nothing."""
-        del pos
         if msg is None:
             print(self, file=self.fp, flush=True)
         return False

@@ -70,7 +70,6 @@ class WithoutClipping(Method):
 
     def noised(self, total: Tensor, layer: StepLayer, std: float) -> Tensor:
         """Return ``s G_t Aᵀ``, without noise: that is added once, by ``noised_once``."""
-        del std
         # a method through A without one would add a full gradient
         assert layer.projection is not None
         # ∂/∂B = s G Aᵀ of s B A; nothing of it is seen before the noise at the end

@@ -103,13 +103,11 @@ class RowDetails(ABC):
         Raises:
             ValueError: there are some.
         """
-        del release
         if parts:
             raise ValueError(BESIDE.format(len(parts)))
 
     def filled(self, rows: Vectors, parts: Mapping[str, Array]) -> Self:
         """Return the same with the rows of its file and the tensors beside them."""
-        del parts
         return replace(self, **{self.tensor: rows})  # type: ignore[type-var]
 
 

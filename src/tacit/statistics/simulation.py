@@ -181,7 +181,6 @@ class _One:
         return 1
 
     def members(self, candidate: int) -> Any:
-        del candidate
         return self.rows
 
 

@@ -97,7 +97,6 @@ class HaystackStore:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> HaystackStore:
         """Refuse, as ``to_dict`` does."""
-        del data
         raise ValueError("HaystackStore: a pipeline's file has no key to open it with")
 
     def count_documents(self) -> int:

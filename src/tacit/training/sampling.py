@@ -106,7 +106,6 @@ class StepSampling(ABC):
         Raises:
             ValueError: no public number of units, or processes that would have to draw together.
         """
-        del adjacency
         name = type(self).__name__
         if self.counted and not counted:
             raise ValueError(f"sampling_rate: expected none beside {name}, whose steps n sets")

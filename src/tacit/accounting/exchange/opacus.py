@@ -100,7 +100,6 @@ class TacitAccountant(IAccountant):  # type: ignore[misc, unused-ignore]
         Raises:
             ValueError: ``delta`` is outside [0, 1].
         """
-        del args, kwargs
         failure = in_interval("delta", delta, 0.0, 1.0)
         if not self.history:
             return 0.0

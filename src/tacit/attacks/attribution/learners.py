@@ -58,7 +58,6 @@ class CountTable(Learner):
         self, released: Any, truth: Indices, classes: int, source: np.random.Generator
     ) -> Scores:
         """As ``Learner``."""
-        del source
         common = np.bincount(truth, minlength=classes) / len(truth)
         codes, rows = np.unique(released, return_inverse=True)
         counts = np.zeros((len(codes) + 1, classes))

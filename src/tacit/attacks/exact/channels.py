@@ -96,12 +96,10 @@ class GaussianChannel(Channel):
 
     def held(self, states: Tensor, behaviours: Behaviours | None) -> Array:
         """As ``Channel``."""
-        del behaviours
         return matrix("states", states)
 
     def checked(self, name: str, values: Any, *, released: bool = False) -> Array:
         """As ``Channel``."""
-        del released
         width = None if self.covariance is None else self.covariance.dim
         return matrix(name, values, columns=width)
 

@@ -54,7 +54,6 @@ class Euclidean(Metric):
 
     def space(self, problem: RetrievalProblem, rng: RandomSource) -> tuple[AttackSpace, float]:
         """As ``Metric``."""
-        del rng
         return euclidean(problem.centre), 0.0
 
 
@@ -69,7 +68,6 @@ class Complement(Metric):
 
     def space(self, problem: RetrievalProblem, rng: RandomSource) -> tuple[AttackSpace, float]:
         """As ``Metric``."""
-        del rng
         return complement(problem.centre, self.basis), 0.0
 
 
@@ -84,7 +82,6 @@ class Weighted(Metric):
 
     def space(self, problem: RetrievalProblem, rng: RandomSource) -> tuple[AttackSpace, float]:
         """As ``Metric``."""
-        del rng
         return weighted(problem.centre, self.coordinate_weights), 0.0
 
 

@@ -79,7 +79,6 @@ class NoisyStates(View):
 
     def held(self, states: Tensor, prefix: Tensor, ids: Tensor) -> Array:
         """As ``View``: whitened states."""
-        del prefix, ids
         return self.whitened(states)
 
     def distances(self, row: int, step: int, held: Array) -> Array:
@@ -90,7 +89,6 @@ class NoisyStates(View):
 
     def bank_distances(self, step: int, states: Tensor, stems: Tensor) -> Array:
         """As ``View``."""
-        del stems
         own, rows = self.whitened(states), self.released[:, step] @ self.whitener
         centre = own.mean(axis=0)
         own, rows = own - centre, rows - centre

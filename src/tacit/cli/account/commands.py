@@ -53,12 +53,10 @@ class MechanismCommands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the words of the mechanisms."""
-        del ctx
         return list(MECHANISMS)
 
     def get_command(self, ctx: Any, name: str) -> Any:
         """Return the command of a mechanism; None where there is none of the word."""
-        del ctx
         kind = MECHANISMS.get(name)
         if kind is None:
             return None

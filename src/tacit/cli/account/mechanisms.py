@@ -57,22 +57,18 @@ class MechanismFlags(ABC):
 
     def guess(self, epsilon: float, delta: float) -> float:
         """Return a first guess of the search variable."""
-        del epsilon, delta
         return 1.0
 
     def claim(self, parameter: float, delta: float) -> Claim | None:
         """Return the published bound, where there is one."""
-        del parameter, delta
         return None
 
     def rivals(self, parameter: float, epsilon: float, delta: float) -> list[Rival]:
         """Return what others would have needed."""
-        del parameter, epsilon, delta
         return []
 
     def statement(self, found: Accounted) -> str | None:
         """Return what a paper may say of it, where it is the account of a whole training."""
-        del found
         return None
 
     def settings(self) -> dict[str, Any]:

@@ -53,7 +53,6 @@ class EuclideanAttacker(Attacker):
 
     def metric(self, knowledge: Knowledge) -> Metric:
         """As ``Attacker``."""
-        del knowledge
         return metrics.Euclidean()
 
 

@@ -64,7 +64,6 @@ class CodeTrial(Trial):
 
     def attack(self, attackers: Sequence[Attacker]) -> tuple[AttackPoint, ...]:
         """Return the exact attack, whatever attackers were named."""
-        del attackers
         return (self._exact,)
 
     def observed(self) -> Observed:

@@ -61,7 +61,6 @@ class EuclideanCells(CellRule):
 
     def options(self, laboratory: Laboratory) -> dict[str, Any]:
         """As ``CellRule``."""
-        del laboratory
         return {"metric": "euclidean", "codewords": "centroid"}
 
 
@@ -226,7 +225,6 @@ class CodebookMechanism(StateCodes):
         self, request: SweepRequest, *, calibration: int, vocabulary: int
     ) -> tuple[Setting, ...]:
         """Return every C, 2 … the calibration prompts."""
-        del vocabulary
         # no cell is of fewer prompts than one
         return tuple(
             Setting(codewords=integer("codewords", size, minimum=2, maximum=calibration))
@@ -262,17 +260,14 @@ class Argmax(StateCodes):
         self, request: SweepRequest, *, calibration: int, vocabulary: int
     ) -> tuple[Setting, ...]:
         """Return one setting: there are as many codewords as tokens."""
-        del request, calibration
         return (Setting(codewords=vocabulary),)
 
     def book(self, laboratory: Laboratory, size: int | None, seed: int) -> Codebook:
         """Return a cell for every token."""
-        del size
         return _fitted(laboratory, None, seed, {"metric": "argmax", **_trained(laboratory)})
 
     def words(self, point: Point) -> str:
         """Say that it is the token."""
-        del point
         return "the likeliest next token"
 
 

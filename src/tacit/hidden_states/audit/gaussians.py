@@ -56,7 +56,6 @@ class StateNoise(Mechanism):
         self, request: SweepRequest, *, calibration: int, vocabulary: int
     ) -> tuple[Setting, ...]:
         """Return every K, then every ε."""
-        del calibration, vocabulary
         return (
             *(Setting(kl_budget=budget) for budget in request.kl_budgets),
             *(Setting(target_epsilon=epsilon) for epsilon in request.epsilons),
@@ -94,7 +93,6 @@ class StateNoise(Mechanism):
 
     def words(self, point: Point) -> str:
         """Say what is added."""
-        del point
         return self.design.words
 
     def stored(self, point: Point) -> str:

@@ -99,12 +99,10 @@ class Mechanism(SpelledValue, ABC):
         Raises:
             ValueError: what was asked for is out of range.
         """
-        del request, calibration, vocabulary
         return (Setting(),)
 
     def readings(self, request: SweepRequest) -> Mapping[str, str]:
         """Return the protocol of every reading: its states under A and its table under B."""
-        del request
         return {"states": "A", "table": "B"}
 
     @abstractmethod
@@ -113,7 +111,6 @@ class Mechanism(SpelledValue, ABC):
 
     def words(self, point: Point) -> str:
         """Say what is released."""
-        del point
         return self.name
 
     def stored(self, point: Point) -> str:
@@ -122,7 +119,6 @@ class Mechanism(SpelledValue, ABC):
 
     def mark(self, point: Point) -> str:
         """Say in a word what stands at its bound in the figure; the best of a word is named."""
-        del point
         return self.name
 
     def contradiction(
@@ -135,17 +131,14 @@ class Mechanism(SpelledValue, ABC):
             guarantees: what is said to be proven of it.
             releases: T, how many releases about one prompt they are said to cover.
         """
-        del point, guarantees, releases
         return None
 
     def formula(self, point: Point) -> str:
         """Return the theorem, variables between asterisks; empty where the guarantee says it."""
-        del point
         return ""
 
     def caveat(self, point: Point) -> str:
         """Return what the theorem does not say, variables between asterisks; empty for none."""
-        del point
         return ""
 
 
@@ -169,5 +162,4 @@ class Unknown(Mechanism):
 
     def fit(self, laboratory: Laboratory, setting: Setting, seed: int) -> Trial:
         """Refuse: nothing is known of it but what was measured."""
-        del laboratory, setting, seed
         raise ValueError(f"mechanisms: nothing defines {self.title!r}: import the file that does")

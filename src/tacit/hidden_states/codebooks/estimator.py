@@ -138,7 +138,6 @@ class VectorQuantizer:
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name."""
-        del deep
         return {name: getattr(self, name) for name in PARAMETERS}
 
     def set_params(self, **params: Any) -> Self:
@@ -159,7 +158,6 @@ class VectorQuantizer:
         Raises:
             ValueError: a parameter or vectors that ``fit_vectors`` refuses.
         """
-        del y
         rows = _matrix(X)
         if len(rows) < max(1, integer("size", self.size)):
             raise ValueError(

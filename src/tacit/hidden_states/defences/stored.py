@@ -74,7 +74,6 @@ class Stored(ABC):
             stored: all that attackers see of the others, (n, k).
             pairs: of how many public prompts what was stored of them is known.
         """
-        del public, stored, pairs
         return (StoredGame("knows the defence", self.store, lambda rows: rows),)
 
 
@@ -191,13 +190,11 @@ class DefenceTrial(Trial):
 
     def read(self, reading: str) -> Tensor:
         """Return the states that the owner rebuilds."""
-        del reading
         given = self.laboratory.measured
         return torch.from_numpy(self.stored.rebuild(self.stored.store(numbers(given)))).to(given)
 
     def attack(self, attackers: Sequence[Attacker]) -> tuple[AttackPoint, ...]:
         """Return what every attacker of the defence reaches, whoever was named."""
-        del attackers
         return tuple(self._reached(game) for game in self.games)
 
     def _reached(self, game: StoredGame) -> AttackPoint:

@@ -32,14 +32,12 @@ class Defence(Mechanism, ABC):
 
     def readings(self, request: SweepRequest) -> Mapping[str, str]:
         """Return the state that the owner rebuilds."""
-        del request
         return {"states": "A"}
 
     def fit(self, laboratory: Laboratory, setting: Setting, seed: int) -> DefenceTrial:
         """Fit it on calibration prompts and store the bank."""
         from tacit.hidden_states.defences.stored import DefenceTrial
 
-        del setting
         states = laboratory.calibration.double().cpu().numpy()
         return DefenceTrial(laboratory, self.learn(states, seed))
 
@@ -66,7 +64,6 @@ class Principal(Defence):
         """As ``Defence``."""
         from tacit.hidden_states.defences.stored import Reduced
 
-        del seed
         most = min(states.shape[1], len(states) - 1)
         integer("dimension", self.dimension, minimum=1, maximum=most)
         # eigenvectors of the covariance, those of most variance first
@@ -76,7 +73,6 @@ class Principal(Defence):
 
     def words(self, point: Point) -> str:
         """As ``Mechanism``."""
-        del point
         return f"{self.dimension} principal components"
 
 
@@ -110,7 +106,6 @@ class RandomProjection(Defence):
 
     def words(self, point: Point) -> str:
         """As ``Mechanism``."""
-        del point
         return f"{self.dimension} random projections"
 
 
@@ -148,7 +143,6 @@ class Product(Defence):
 
     def words(self, point: Point) -> str:
         """As ``Mechanism``."""
-        del point
         return f"a product code of {self.parts} parts with {self.centroids} centroids each"
 
 
@@ -171,7 +165,6 @@ class Rotation(Defence):
 
     def words(self, point: Point) -> str:
         """As ``Mechanism``."""
-        del point
         return "the state turned by a secret rotation"
 
 

@@ -66,7 +66,6 @@ class NoiseShape(SpelledValue, ABC):
 
     def refusal(self, geometry: Geometry) -> str | None:
         """Say why this geometry allows no such design, None where it does."""
-        del geometry
         return None
 
     @abstractmethod

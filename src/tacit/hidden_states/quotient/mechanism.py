@@ -105,7 +105,6 @@ class Quotient(Mechanism):
 
     def readings(self, request: SweepRequest) -> Mapping[str, str]:
         """Return the decoder, Bayes' reader of the release alone, and Bayes' mean state."""
-        del request
         return READINGS
 
     def fit(self, laboratory: Laboratory, setting: Setting, seed: int) -> QuotientTrial:
@@ -135,7 +134,6 @@ class Quotient(Mechanism):
 
     def words(self, point: Point) -> str:
         """Say how many numbers are released."""
-        del point
         size = self.dimension
         of = "the prediction" if self.behaviour else "the state"
         learnt = ", learnt without it" if self.quiet else ""
@@ -152,7 +150,6 @@ class Quotient(Mechanism):
 
     def formula(self, point: Point) -> str:
         """Return the theorems: for every prior, and for information."""
-        del point
         return (
             "P(right with *z*) ≤ *C* · P(right without), *C* = ∫ sup *p*(*z*|*q*) d*z*,\u2002 "
             "I(*X*; *z*) ≤ (*k*/2) ln(1 + *R*²/(*kσ*²))"

@@ -80,7 +80,6 @@ class QuotientTrial(Trial):
 
     def attack(self, attackers: Sequence[Attacker]) -> tuple[AttackPoint, ...]:
         """Return what Bayes' attacker reaches, who knows encoder and bank, whoever was named."""
-        del attackers
         return (self._bayes,)
 
     @cached_property

@@ -143,7 +143,6 @@ class StateCoder(Coder):
 
     def beside(self, model: LanguageModel) -> str:
         """As ``Coder``."""
-        del model
         return f"the keys and values of layers 1 … {self.layer}"
 
     def check(self, model: LanguageModel) -> None:

@@ -23,7 +23,6 @@ class TableQuestions(TableOfAll):
     """All rows of a table, clamped to declared bounds; squares of μ add."""
 
     def _open(self, source: np.random.Generator, stored: SessionState | None) -> None:
-        del source, stored
         self.declare(self.promise.largest_mu())
 
     def certify(self, request: StatisticRequest, mu: float, turn: Turn) -> tuple[Any, Release[Any]]:

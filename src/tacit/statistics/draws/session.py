@@ -38,7 +38,6 @@ class DrawQuestions(Questions):
     squares = False
 
     def _open(self, source: np.random.Generator, stored: SessionState | None) -> None:
-        del source
         if self.pool.persons is not None:
             raise ValueError(
                 "person: expected none through a session about a draw, got a column; a release by "

@@ -71,7 +71,6 @@ class PostgreSQL:
         """
         import sqlalchemy
 
-        del wanted
         schema, _, own = str(source).rpartition(".")
         try:
             listed = sqlalchemy.inspect(self._connect()).get_columns(own, schema or None)

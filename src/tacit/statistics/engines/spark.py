@@ -52,7 +52,6 @@ class Spark:
         Raises:
             ValueError: there is none of the name.
         """
-        del wanted
         from pyspark.errors import PySparkException
 
         if isinstance(source, str):

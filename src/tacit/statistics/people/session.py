@@ -36,7 +36,6 @@ class PeopleQuestions(TableOfAll):
     delta: float = 0.0
 
     def _open(self, source: np.random.Generator, stored: SessionState | None) -> None:
-        del source, stored
         promise = self.promise
         if promise.pure:
             raise ValueError("delta: expected a value beside epsilon in a session, got none")
@@ -81,7 +80,6 @@ class PeopleQuestions(TableOfAll):
         self, query: Any, target: str | None, error: Array, most: float, state: SessionState
     ) -> Question:
         """Return the query at the price of an error, where that says nothing of the table."""
-        del query, target, error, most, state
         raise ValueError(
             "error: expected spend or share, as how many persons there are is hidden, so that a "
             "price found by an error would tell of it"

@@ -115,7 +115,6 @@ class ChosenQuantiles(SumStatistic):
 
     def limits(self, bounds: Bounds | None) -> Array:
         """Return the (lowest, highest) that each quantile can be, (d, 2)."""
-        del bounds
         ends = [(one.low, one.high) for one in self.points]
         return np.repeat(np.array(ends), len(self.levels), axis=0)
 
@@ -153,7 +152,6 @@ class KnownNumber(SumStatistic):
 
     def within(self, condition: Condition, label: str) -> KnownNumber:
         """Return the same number, which has no rows."""
-        del condition, label
         return self
 
 

@@ -65,7 +65,6 @@ class BoundCounts(SumStatistic):
 
     def limits(self, bounds: Bounds | None) -> Array:
         """Return the (lowest, highest) that each count can be, (d, 2)."""
-        del bounds
         return np.tile(NOT_NEGATIVE, (len(self.cells), 1))
 
     def value(self, totals: Totals) -> Array:
@@ -160,7 +159,6 @@ class KeyCount(Statistic):
 
     def bind(self, columns: Columns) -> KnownNumber:
         """Return the number."""
-        del columns
         return KnownNumber(f"keys[{self.column}]", float(self.keys))
 
 

@@ -68,12 +68,10 @@ class MomentStatistic(Statistic):
 
     def of_rows(self, rows: Array) -> Array | None:
         """Return the numbers of rows (n, columns) themselves; None for those of their sums."""
-        del rows
         return None
 
     def limits(self, places: Places, bounds: Bounds | None) -> Limits:
         """Return what each number can be, from what is declared of the columns."""
-        del bounds
         return [ANYTHING] * len(self.names(["?"] * len(places)))
 
 
@@ -246,7 +244,6 @@ class Variance(ColumnMoments):
 
     def limits(self, places: Places, bounds: Bounds | None) -> Limits:
         """Return that none is negative."""
-        del bounds
         return [NOT_NEGATIVE] * len(places)
 
 
@@ -270,7 +267,6 @@ class StandardDeviation(ColumnMoments):
 
     def limits(self, places: Places, bounds: Bounds | None) -> Limits:
         """Return that none is negative."""
-        del bounds
         return [NOT_NEGATIVE] * len(places)
 
 
@@ -297,7 +293,6 @@ class CovarianceMatrix(ColumnMoments):
 
     def limits(self, places: Places, bounds: Bounds | None) -> Limits:
         """Return that none on the diagonal is negative."""
-        del bounds
         pairs = combinations_with_replacement(range(len(places)), 2)
         return [NOT_NEGATIVE if i == j else ANYTHING for i, j in pairs]
 
@@ -335,7 +330,6 @@ class Correlation(ColumnMoments):
 
     def limits(self, places: Places, bounds: Bounds | None) -> Limits:
         """Return that all are within ±1."""
-        del bounds
         return [(-1.0, 1.0)] * (len(places) * (len(places) - 1) // 2)
 
 
@@ -455,7 +449,6 @@ class PrincipalComponents(MomentStatistic):
 
     def limits(self, places: Places, bounds: Bounds | None) -> Limits:
         """Return that no variance is negative and the axes have length 1."""
-        del bounds
         return [NOT_NEGATIVE] * self.count + [(-1.0, 1.0)] * (self.count * len(places))
 
 

@@ -217,7 +217,6 @@ class SumStatistic(BoundStatistic):
         Args:
             bounds: (lowest, highest) of the columns where declared, (p,) each.
         """
-        del bounds
         return np.tile(ANYTHING, (len(self.names()), 1))
 
     def possible(self, totals: Totals, scales: Array) -> Array:
@@ -227,7 +226,6 @@ class SumStatistic(BoundStatistic):
             totals: noisy sums.
             scales: (k,) standard deviations of their noise.
         """
-        del scales
         return totals.sums
 
     def gaps(self, totals: Totals) -> Array:
@@ -241,7 +239,6 @@ class SumStatistic(BoundStatistic):
             gaps: (g,) from noisy sums.
             spreads: (g,) standard deviations of their noise.
         """
-        del gaps, spreads
         return np.full((len(self.names()), 2), np.nan)
 
 

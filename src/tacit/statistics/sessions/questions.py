@@ -116,12 +116,10 @@ class Questions(ABC):
         self, plan: Any, planned: Release[Any], rng: RandomSource
     ) -> tuple[Any, Release[Any]]:
         """Return what is drawn, once all that is found of the secret for it was found."""
-        del rng
         return plan, planned
 
     def after(self, question: Question, state: SessionState, released: Array) -> Array:
         """Return the bounds of the posterior weights after an answer."""
-        del question, released
         return state.bounds
 
     def price(

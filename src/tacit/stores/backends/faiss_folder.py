@@ -49,7 +49,6 @@ class FaissBackend(FolderBackend):
 
     def ranking(self, codec: Codec, metric: str, codes: Codes) -> CodeRanking:
         """As ``Backend.ranking``."""
-        del codec, metric
         return (
             _FaissRanking(self._index(codes))
             if len(codes)

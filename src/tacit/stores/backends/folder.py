@@ -173,7 +173,6 @@ class FolderBackend(Backend):
 
     def _beside(self, names: list[str]) -> list[str]:
         """Write what stands beside the parts of these names; return the names of its files."""
-        del names
         return []
 
     def _commit(self, state: State, kept: list[str], new: list[str]) -> None:

@@ -40,12 +40,10 @@ class ClippedState(Mechanism):
 
     def readings(self, request: SweepRequest) -> Mapping[str, str]:
         """Return Bayes' readers; nothing is trained."""
-        del request
         return {"posterior-mean": "A", "posterior-behaviour": "B"}
 
     def fit(self, laboratory: Laboratory, setting: Setting, seed: int) -> QuotientTrial:
         """Return states of the bank, clipped, with noise."""
-        del setting
         public = laboratory.calibration
         width = public.shape[1]
         ball = Ball.at(width, nats=self.nats)
@@ -65,5 +63,4 @@ class ClippedState(Mechanism):
 
     def words(self, point: Point) -> str:
         """Say what is released."""
-        del point
         return "the state, clipped, with noise"

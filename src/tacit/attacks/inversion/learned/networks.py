@@ -266,7 +266,6 @@ class Together(MemoryDecoder):
 
     def forward(self, releases: Tensor, tokens: Tensor) -> Tensor:
         """As ``Decoder.forward``, every position by itself."""
-        del tokens
         memory, rows = self._heard(releases)
         for block, held in zip(self.blocks, memory, strict=True):
             rows, _ = block(rows, held, None, later_too=True)
