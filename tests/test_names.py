@@ -1,6 +1,7 @@
 """Arguments of public functions: one name for one thing, one default for one kind of statement."""
 
 import ast
+import functools
 import importlib
 import inspect
 import re
@@ -116,10 +117,50 @@ def test_a_kind_of_statement_has_one_default_confidence():
     }
 
 
-def test_a_class_name_means_one_thing():
-    places = defaultdict(list)
+@functools.cache
+def classes() -> dict[str, list[tuple[str, ast.ClassDef]]]:
+    """Every class of the source by its name, with where it stands."""
+    found = defaultdict(list)
     for path in sorted(ROOT.glob("tacit*/**/*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef):
-                places[node.name].append(str(path.relative_to(ROOT)))
+                found[node.name].append((str(path.relative_to(ROOT)), node))
+    return found
+
+
+def test_a_class_name_means_one_thing():
+    places = {name: [where for where, _ in found] for name, found in classes().items()}
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+def says(name: str, method: str) -> bool:
+    """Whether a class says what its method does, or one that it derives from does."""
+    for _, node in classes().get(name, ()):
+        if any(
+            isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+            and one.name == method
+            and ast.get_docstring(one)
+            for one in node.body
+        ):
+            return True
+        bases = (base.value if isinstance(base, ast.Subscript) else base for base in node.bases)
+        return any(says(ast.unparse(base).rpartition(".")[2], method) for base in bases)
+    return False
+
+
+def test_a_public_method_is_described_where_it_is_declared_first():
+    silent = [
+        f"{where}: {name}.{one.name}"
+        for name, found in classes().items()
+        for where, node in found
+        for one in node.body
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+        and not name.startswith("_")
+        and not one.name.startswith("_")
+        # a class inside a function is seen by nobody else
+        and not node.col_offset
+        and not says(name, one.name)
+        # what only types overloads is described at the last of them
+        and not any("overload" in ast.unparse(part) for part in one.decorator_list)
+    ]
+    assert silent == []

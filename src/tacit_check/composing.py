@@ -144,7 +144,6 @@ class Worst(Composed):
         return upper, lower
 
     def infinite(self) -> arb:
-        """Return the mass of an infinite loss, at most."""
         return largest(one.infinite() for one in self.choices)
 
 

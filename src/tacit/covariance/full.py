@@ -68,19 +68,15 @@ class Isotropic(Covariance):
         return deviations, deviations
 
     def scaled(self, c: float) -> Isotropic:
-        """Return c Σ."""
         return Isotropic(positive("c", c) * self.variance, self.dim)
 
     def with_floor(self, eta: float) -> Isotropic:
-        """Return Σ + η I."""
         return Isotropic(self.variance + non_negative("eta", eta), self.dim)
 
     def to_dense(self) -> Array:
-        """Return Σ as a (d, d) array, to rounding."""
         return self.variance * np.eye(self.dim)
 
     def diagonal(self) -> Array:
-        """Return the d variances, to rounding."""
         return np.full(self.dim, self.variance)
 
     def _squared_distance(self, rows: Array) -> Array:
@@ -144,19 +140,15 @@ class Diagonal(Covariance):
         return deviations, deviations
 
     def scaled(self, c: float) -> Diagonal:
-        """Return c Σ."""
         return Diagonal(positive("c", c) * self.variances)
 
     def with_floor(self, eta: float) -> Diagonal:
-        """Return Σ + η I."""
         return Diagonal(self.variances + non_negative("eta", eta))
 
     def to_dense(self) -> Array:
-        """Return Σ as a (d, d) array, to rounding."""
         return np.diag(self.variances)
 
     def diagonal(self) -> Array:
-        """Return the d variances, to rounding."""
         return self.variances
 
     def _squared_distance(self, rows: Array) -> Array:
@@ -222,7 +214,6 @@ class Dense(Covariance):
         return relative_rounding(self.dim, values[-1], values[0]) if values.size else 0.0
 
     def trace(self) -> float:
-        """Return tr Σ, to rounding."""
         return float(np.trace(self.matrix))
 
     def _draw(self, n: int, normals: Normals) -> Array:
@@ -239,19 +230,15 @@ class Dense(Covariance):
         return deviations, deviations
 
     def scaled(self, c: float) -> Dense:
-        """Return c Σ."""
         return Dense(positive("c", c) * self.matrix)
 
     def with_floor(self, eta: float) -> Dense:
-        """Return Σ + η I."""
         return Dense(self.matrix + non_negative("eta", eta) * np.eye(self.dim))
 
     def to_dense(self) -> Array:
-        """Return Σ as a (d, d) array, to rounding."""
         return self.matrix
 
     def diagonal(self) -> Array:
-        """Return the d variances, to rounding."""
         return np.diagonal(self.matrix)
 
     def _squared_distance(self, rows: Array) -> Array:

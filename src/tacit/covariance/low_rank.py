@@ -121,22 +121,18 @@ class LowRank(Covariance):
         return np.hypot(deviations, floor), np.hypot(terms, floor)
 
     def scaled(self, c: float) -> LowRank:
-        """Return c Σ."""
         return LowRank(self.basis, positive("c", c) * self.core, c * self.floor)
 
     def with_floor(self, eta: float) -> LowRank:
-        """Return Σ + η I."""
         return LowRank(self.basis, self.core, self.floor + non_negative("eta", eta))
 
     def to_dense(self) -> Array:
-        """Return Σ as a (d, d) array, to rounding."""
         # the product of three rounds to two triangles that differ
         dense = self.basis.T @ self.core @ self.basis + self.floor * np.eye(self.dim)
         symmetrised: Array = (dense + dense.T) / 2
         return symmetrised
 
     def diagonal(self) -> Array:
-        """Return the d variances, to rounding."""
         # Σ_k B_ki (core B)_ki: no d × d matrix
         diagonal: Array = (self.basis * (self.core @ self.basis)).sum(axis=0) + self.floor
         return diagonal
@@ -291,7 +287,6 @@ class Factored(Covariance):
             return deviations, np.maximum(row_norms(self.rows.T * mixing), strain * deviations)
 
     def scaled(self, c: float) -> Factored:
-        """Return c Σ."""
         # √c goes to the rows, or to the triangle whose inverse they are multiplied by
         root = float(np.sqrt(positive("c", c)))
         if self.lower is None:
@@ -305,11 +300,9 @@ class Factored(Covariance):
         return LowRank(left.T, np.diag(singular**2), non_negative("eta", eta))
 
     def to_dense(self) -> Array:
-        """Return Σ as a (d, d) array, to rounding."""
         return self.factor @ self.factor.T
 
     def diagonal(self) -> Array:
-        """Return the d variances, to rounding."""
         diagonal: Array = (self.factor**2).sum(axis=1)
         return diagonal
 

@@ -87,7 +87,6 @@ class Rerun(Behaviours):
         self.count, self.vocabulary = len(tokens), model.vocabulary
 
     def probabilities(self, rows: slice | Tensor) -> Tensor:
-        """As ``Behaviours``."""
         parts = [
             logits.log_softmax(dim=-1).half().cpu()
             for _, logits in self.model.clean_runs(self.tokens[rows], [self.model.layers])
@@ -95,11 +94,9 @@ class Rerun(Behaviours):
         return torch.softmax(torch.cat(parts).float(), dim=1)
 
     def argmax(self) -> Tensor:
-        """As ``Behaviours``."""
         return self.tops.clone()
 
     def select(self, rows: Tensor) -> Behaviours:
-        """As ``Behaviours``."""
         return Rerun(self.model, self.tokens[rows], self.tops[rows])
 
 

@@ -241,7 +241,6 @@ class Journal(RunFolder):
             raise ValueError(f"checkpoint: another process trains in {self.folder}")
 
     def state(self) -> dict[str, Any] | None:
-        """Return the last state that was saved, None before the first."""
         state = super().state()
         if state is None:
             return None

@@ -65,17 +65,14 @@ class GaussianLeader(Leader):
         return self.base @ _unit_triangular(self.raw)
 
     def draw(self, half: int, source: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return weights and antithetic draws."""
         normals = _antithetic(half, self.raw.shape[0], source)
         return torch.ones(1, dtype=normals.dtype), (normals @ self.factor().T)[None]
 
     def covariance(self) -> Tensor:
-        """Return the covariance, (r, r)."""
         factor = self.factor()
         return factor @ factor.T
 
     def frozen(self, lift: Array) -> StackelbergNoise:
-        """Return the law as a value."""
         return FullGaussianNoise(lift=lift, factor=self.factor().detach().numpy())
 
 
@@ -99,19 +96,16 @@ class MixtureLeader(Leader):
         return weights, means, self.base @ _unit_triangular(self.raw)
 
     def draw(self, half: int, source: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return weights and antithetic draws."""
         weights, means, factors = self.components()
         normals = _antithetic(half, means.shape[1], source)
         return weights, means[:, None, :] + normals @ factors.transpose(1, 2)
 
     def covariance(self) -> Tensor:
-        """Return the covariance, (r, r)."""
         weights, means, factors = self.components()
         within = torch.einsum("k,kij,klj->il", weights, factors, factors)
         return within + torch.einsum("k,ki,kj->ij", weights, means, means)
 
     def frozen(self, lift: Array) -> StackelbergNoise:
-        """Return the law as a value."""
         weights, means, factors = (part.detach().numpy() for part in self.components())
         weights = weights / weights.sum()
         return MixtureNoise(
@@ -139,7 +133,6 @@ class EllipticalLeader(Leader):
         return shape, self.base @ _unit_triangular(self.raw) / spread
 
     def draw(self, half: int, source: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return weights and antithetic draws."""
         shape, factor = self.parameters_now()
         rank = self.raw.shape[0]
         normals = torch.randn(half, rank, generator=source, dtype=factor.dtype)
@@ -150,12 +143,10 @@ class EllipticalLeader(Leader):
         return torch.ones(1, dtype=factor.dtype), torch.cat([drawn, -drawn])[None]
 
     def covariance(self) -> Tensor:
-        """Return the covariance, (r, r)."""
         factor = self.base @ _unit_triangular(self.raw)
         return factor @ factor.T
 
     def frozen(self, lift: Array) -> StackelbergNoise:
-        """Return the law as a value."""
         shape, factor = self.parameters_now()
         return EllipticalNoise(
             lift=lift, factor=factor.detach().numpy(), shape=float(shape.detach())

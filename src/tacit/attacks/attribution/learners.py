@@ -57,7 +57,6 @@ class CountTable(Learner):
     def fit(
         self, released: Any, truth: Indices, classes: int, source: np.random.Generator
     ) -> Scores:
-        """As ``Learner``."""
         common = np.bincount(truth, minlength=classes) / len(truth)
         codes, rows = np.unique(released, return_inverse=True)
         counts = np.zeros((len(codes) + 1, classes))
@@ -88,7 +87,6 @@ class Discriminant(Learner):
     def fit(
         self, released: Any, truth: Indices, classes: int, source: np.random.Generator
     ) -> Scores:
-        """As ``Learner``."""
         order = source.permutation(len(truth))
         kept, rest = np.split(order, [max(1, int(VALIDATION * len(order)))])
         if len(rest) == 0:
@@ -163,7 +161,6 @@ class Network(Learner):
     def fit(
         self, released: Any, truth: Indices, classes: int, source: np.random.Generator
     ) -> Scores:
-        """As ``Learner``."""
         import torch
         from torch import nn
 

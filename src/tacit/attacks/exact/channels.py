@@ -95,16 +95,13 @@ class GaussianChannel(Channel):
             raise ValueError("floor: expected a number > 0 where a direction has no noise, got 0")
 
     def held(self, states: Tensor, behaviours: Behaviours | None) -> Array:
-        """As ``Channel``."""
         return matrix("states", states)
 
     def checked(self, name: str, values: Any, *, released: bool = False) -> Array:
-        """As ``Channel``."""
         width = None if self.covariance is None else self.covariance.dim
         return matrix(name, values, columns=width)
 
     def log_likelihood(self, released: Array, held: Array) -> Array:
-        """As ``Channel``."""
         # τ of states whose rounding alone tells them apart; it moves no posterior of noisier ones
         largest = float(max(np.abs(held).max(), np.abs(released).max()))
         floor = (STATE_ROUNDING * largest) ** 2 if self.floor is None else self.floor
@@ -123,7 +120,6 @@ class GaussianChannel(Channel):
         return scores
 
     def draw(self, held: Array, rng: RandomSource = None) -> Array:
-        """As ``Channel``."""
         if self.covariance is None:
             return held
         return held + self.covariance.sample(len(held), generator(rng))
@@ -164,13 +160,11 @@ class CodeChannel(Channel):
                 self._logs = np.maximum(np.log(chances), UNEXPLAINED)
 
     def held(self, states: Tensor, behaviours: Behaviours | None) -> Codes:
-        """As ``Channel``."""
         if self.assign is None:
             raise ValueError("assign: expected a function from states to codes, got None")
         return self.checked("assign", self.assign(states, behaviours))
 
     def checked(self, name: str, values: Any, *, released: bool = False) -> Codes:
-        """As ``Channel``."""
         found = as_array(name, values)
         if found.ndim != 1 or found.dtype.kind not in "iu" or found.size == 0 or found.min() < 0:
             raise ValueError(
@@ -185,14 +179,12 @@ class CodeChannel(Channel):
         return codes
 
     def log_likelihood(self, released: Codes, held: Codes) -> Array:
-        """As ``Channel``."""
         if self._logs is None:
             return np.where(released[:, None] == held, 0.0, UNEXPLAINED)
         scores: Array = self._logs.T[released[:, None], held]
         return scores
 
     def draw(self, held: Codes, rng: RandomSource = None) -> Codes:
-        """As ``Channel``."""
         if self._table is None:
             return held
         levels = generator(rng).random(len(held))[:, None]

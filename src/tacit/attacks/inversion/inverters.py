@@ -109,16 +109,13 @@ class TrajectoryInverter(Inverter):
         return [np.asarray(plain(part)) for part in parts]
 
     def count(self, released: Any) -> int:
-        """As ``Inverter``."""
         return self._views(released)[0].shape[0]
 
     def select(self, released: Any, rows: Any) -> Any:
-        """As ``Inverter``."""
         parts = [part[rows] for part in self._parts(released)]
         return parts if self._many else parts[0]
 
     def invert(self, released: Any) -> Tokens:
-        """As ``Inverter``."""
         search = TokenSearch(
             beam=self.beam,
             shortlist=self.shortlist,

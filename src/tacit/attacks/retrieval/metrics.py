@@ -53,7 +53,6 @@ class Euclidean(Metric):
     name = "euclidean"
 
     def space(self, problem: RetrievalProblem, rng: RandomSource) -> tuple[AttackSpace, float]:
-        """As ``Metric``."""
         return euclidean(problem.centre), 0.0
 
 
@@ -67,7 +66,6 @@ class Complement(Metric):
     name = "complement"
 
     def space(self, problem: RetrievalProblem, rng: RandomSource) -> tuple[AttackSpace, float]:
-        """As ``Metric``."""
         return complement(problem.centre, self.basis), 0.0
 
 
@@ -81,7 +79,6 @@ class Weighted(Metric):
     name = "weighted"
 
     def space(self, problem: RetrievalProblem, rng: RandomSource) -> tuple[AttackSpace, float]:
-        """As ``Metric``."""
         return weighted(problem.centre, self.coordinate_weights), 0.0
 
 
@@ -119,11 +116,9 @@ class Mahalanobis(Metric):
 
     @property
     def prior(self) -> ArrayLike | None:
-        """As ``Metric``."""
         return self.weights
 
     def space(self, problem: RetrievalProblem, rng: RandomSource) -> tuple[AttackSpace, float]:
-        """As ``Metric``."""
         covariance, floor = self.covariance, self.floor
         if floor is None or not isinstance(floor, str):
             tau = 0.0 if floor is None else non_negative("floor", floor)

@@ -69,7 +69,6 @@ class NoisyStates(View):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """As ``View``."""
         return self.released.shape[0], self.released.shape[1]
 
     def whitened(self, states: Tensor) -> Array:
@@ -88,7 +87,6 @@ class NoisyStates(View):
         return found
 
     def bank_distances(self, step: int, states: Tensor, stems: Tensor) -> Array:
-        """As ``View``."""
         own, rows = self.whitened(states), self.released[:, step] @ self.whitener
         centre = own.mean(axis=0)
         own, rows = own - centre, rows - centre
@@ -96,7 +94,6 @@ class NoisyStates(View):
         return found
 
     def read(self) -> tuple[Array, Array]:
-        """As ``View``."""
         return self.released, self.covariance
 
 
@@ -113,7 +110,6 @@ class ReportedCodes(View):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """As ``View``."""
         return self.released.shape[0], self.released.shape[1]
 
     def held(self, states: Tensor, prefix: Tensor, ids: Tensor) -> Any:
@@ -125,13 +121,11 @@ class ReportedCodes(View):
         return np.concatenate([self.channel.held(part.states, part.behaviours) for part in parts])
 
     def distances(self, row: int, step: int, held: Any) -> Array:
-        """As ``View``."""
         code = self.released[row : row + 1, step]
         found: Array = -2.0 * self.channel.log_likelihood(code, held)[0]
         return found
 
     def bank_distances(self, step: int, states: Tensor, stems: Tensor) -> Array:
-        """As ``View``."""
         behaviours = None
         if self.channel.predicts:
             behaviours = Behaviours(self.model.logits(stems).log_softmax(dim=-1))
@@ -140,7 +134,6 @@ class ReportedCodes(View):
         return found
 
     def read(self) -> tuple[Array, Array]:
-        """As ``View``."""
         assert self.reports is not None
         return self.reports.mean(self.released), self.reports.spread
 

@@ -95,7 +95,6 @@ class GaussianFlags(MechanismFlags):
     steps: Count = 1
 
     def profile(self, parameter: float) -> PrivacyProfile:
-        """Return the profile at this noise."""
         from tacit.accounting import gaussian
 
         # T shifts of a Gaussian compose to one shift, √T times as long, rounded up
@@ -129,7 +128,6 @@ class LaplaceFlags(MechanismFlags):
     steps: Count = 1
 
     def profile(self, parameter: float) -> PrivacyProfile:
-        """Return the profile at this scale."""
         from tacit.accounting import laplace
 
         return laplace(self.sensitivity, parameter) * self.steps
@@ -154,7 +152,6 @@ class ResponseFlags(MechanismFlags):
     steps: Count = 1
 
     def profile(self, parameter: float) -> PrivacyProfile:
-        """Return the profile at this probability."""
         from tacit.accounting import randomized_response
 
         # a report of one person, whose answers are the neighbours
@@ -189,7 +186,6 @@ class SampledFlags(MechanismFlags):
     neighbours: Annotated[Adjacency, Flag("--adjacency")] = Adjacency.ADD_REMOVE
 
     def profile(self, parameter: float) -> PrivacyProfile:
-        """Return the profile at this noise."""
         from tacit.accounting.mechanisms.subsampled import subsampled_gaussian
 
         # composed over the steps: what is searched for is the noise of all of them together
@@ -249,7 +245,6 @@ class EpochsFlags(MechanismFlags):
         return math.ceil(self.epochs * self.examples / self.batch)
 
     def profile(self, parameter: float) -> PrivacyProfile:
-        """Return the profile at this noise."""
         from tacit.accounting import gaussian, subsampled_group
 
         if self.sampling == "poisson":
@@ -329,7 +324,6 @@ class AllocationFlags(MechanismFlags):
     neighbours: Annotated[Adjacency, Flag("--adjacency")] = Adjacency.ADD_REMOVE
 
     def profile(self, parameter: float) -> PrivacyProfile:
-        """Return the profile at this noise."""
         from tacit.accounting import random_allocation
 
         return random_allocation(
@@ -367,7 +361,6 @@ class VectorProjectionFlags(MechanismFlags):
     steps: Count = 1
 
     def profile(self, parameter: float) -> PrivacyProfile:
-        """Return the profile at this cosine."""
         from tacit.accounting.mechanisms.projection import vector_projection
 
         return vector_projection(dim=self.dim, rank=self.rank, alignment=parameter) * self.steps
@@ -419,7 +412,6 @@ class NoisyProjectionFlags(MechanismFlags):
         return ProjectedSteps(**self.settings())
 
     def profile(self, parameter: float) -> PrivacyProfile:
-        """Return the profile at this noise."""
         from tacit.accounting import noisy_projection_steps
 
         return noisy_projection_steps(self.work(), parameter)
@@ -489,7 +481,6 @@ class ProjectedNoiseFlags(MechanismFlags):
     steps: Count = 1
 
     def profile(self, parameter: float) -> PrivacyProfile:
-        """Return the profile at this noise."""
         from tacit.accounting.mechanisms.projected_noise import projected_plus_noise
 
         # one release; the steps compose
@@ -533,7 +524,6 @@ class SketchFlags(MechanismFlags):
     steps: Count = 1
 
     def profile(self, parameter: float) -> PrivacyProfile:
-        """Return the profile at this stability."""
         from tacit.accounting.mechanisms.sketch import sketch
 
         both = not self.one_order

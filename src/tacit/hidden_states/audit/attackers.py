@@ -52,7 +52,6 @@ class EuclideanAttacker(Attacker):
     word = "euclidean"
 
     def metric(self, knowledge: Knowledge) -> Metric:
-        """As ``Attacker``."""
         return metrics.Euclidean()
 
 
@@ -63,7 +62,6 @@ class ComplementAttacker(Attacker):
     word = "complement"
 
     def metric(self, knowledge: Knowledge) -> Metric:
-        """As ``Attacker``."""
         # ascending eigenvalues of Σ: the last k directions are the noisiest
         _, vectors = np.linalg.eigh(knowledge.covariance.to_dense())
         return metrics.Complement(vectors[:, -knowledge.laboratory.geometry.rank :].T)
@@ -76,7 +74,6 @@ class WeightedAttacker(Attacker):
     word = "weighted"
 
     def metric(self, knowledge: Knowledge) -> Metric:
-        """As ``Attacker``."""
         # (x − y)ᵀ diag(Σ)⁻¹ (x − y), finite where a coordinate is bare
         variances = knowledge.covariance.diagonal()
         return metrics.Weighted(1.0 / (variances + BARE * variances.mean()))
@@ -89,7 +86,6 @@ class MahalanobisAttacker(Attacker):
     word = "mahalanobis"
 
     def metric(self, knowledge: Knowledge) -> Metric:
-        """As ``Attacker``."""
         # on noisy releases of other rows than those attacked: a floor tuned on these would flatter
         tuning = np.arange(knowledge.laboratory.tuned.start, knowledge.laboratory.tuned.stop)
         return metrics.Mahalanobis(knowledge.covariance, held_out=(knowledge.held_out, tuning))

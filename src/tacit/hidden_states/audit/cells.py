@@ -56,11 +56,9 @@ class EuclideanCells(CellRule):
 
     @property
     def words(self) -> str:
-        """As ``CellRule``."""
         return "which of {C} states is nearest"
 
     def options(self, laboratory: Laboratory) -> dict[str, Any]:
-        """As ``CellRule``."""
         return {"metric": "euclidean", "codewords": "centroid"}
 
 
@@ -73,11 +71,9 @@ class FisherCells(CellRule):
 
     @property
     def words(self) -> str:
-        """As ``CellRule``."""
         return "which of {C} states is nearest by Fisher information"
 
     def options(self, laboratory: Laboratory) -> dict[str, Any]:
-        """As ``CellRule``."""
         fisher = laboratory.geometry.ridged_fisher
         return {"metric": "fisher", "fisher": fisher, **_trained(laboratory)}
 
@@ -101,12 +97,10 @@ class BehaviourCells(CellRule):
 
     @property
     def words(self) -> str:
-        """As ``CellRule``."""
         guarded = ", decisions guarded" if self.decision_cost else ""
         return f"which of {{C}} behaviours it shows{guarded}"
 
     def options(self, laboratory: Laboratory) -> dict[str, Any]:
-        """As ``CellRule``."""
         cost = float(self.decision_cost)
         return {"metric": "behaviour", "decision_cost": cost, **_trained(laboratory)}
 
@@ -130,7 +124,6 @@ class StateCodes(Mechanism, ABC):
         """Return the codebook fitted on calibration prompts."""
 
     def fit(self, laboratory: Laboratory, setting: Setting, seed: int) -> CodeTrial:
-        """Return the codes of the bank."""
         from tacit.hidden_states.audit.cell_points import CodeTrial
 
         return CodeTrial(laboratory, self.book(laboratory, setting.codewords, seed))

@@ -66,7 +66,6 @@ class StateNoise(Mechanism):
         return {reading: PROTOCOLS[reading] for reading in request.readings}
 
     def fit(self, laboratory: Laboratory, setting: Setting, seed: int) -> NoiseTrial:
-        """Return noisy states of the bank."""
         from tacit.hidden_states.audit.noise_points import NoiseTrial
 
         return NoiseTrial(laboratory, self.at(laboratory, setting).covariance, seed)

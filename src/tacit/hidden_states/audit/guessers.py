@@ -89,7 +89,6 @@ class KnownPrefix(Guesser):
         integer("candidates", self.candidates, minimum=2)
 
     def attacks(self, laboratory: Laboratory, seen: Observed) -> Iterator[tuple[GuessAttack, bool]]:
-        """As ``Guesser``."""
         from tacit.attacks.last_token.attack import attack_continued
 
         # a prompt of one token has no earlier ones
@@ -129,7 +128,6 @@ class KnownRest(Guesser):
         integer("position", self.position, minimum=None, maximum=0)
 
     def attacks(self, laboratory: Laboratory, seen: Observed) -> Iterator[tuple[GuessAttack, bool]]:
-        """As ``Guesser``."""
         from tacit.attacks.last_token.attack import attack_continued
         from tacit.attacks.last_token.field import field_position, open_field
 
@@ -171,7 +169,6 @@ class KnownToken(Guesser):
     word = "known-token"
 
     def attacks(self, laboratory: Laboratory, seen: Observed) -> Iterator[tuple[GuessAttack, bool]]:
-        """As ``Guesser``."""
         bank = laboratory.prefixes.bank
         if not -bank.shape[1] <= self.position < bank.shape[1]:
             return
@@ -206,7 +203,6 @@ class AttributeGuesser(Guesser):
         """
 
     def attacks(self, laboratory: Laboratory, seen: Observed) -> Iterator[tuple[GuessAttack, bool]]:
-        """As ``Guesser``."""
         found = laboratory.kept(self.name, lambda: self.labels(laboratory))
         if found is None:
             return
@@ -240,11 +236,9 @@ class TokenGuesser(AttributeGuesser):
 
     @property
     def title(self) -> str:
-        """As ``AttributeGuesser``."""
         return f"the {_place(self.position)} token"
 
     def labels(self, laboratory: Laboratory) -> tuple[Any, Any] | None:
-        """As ``AttributeGuesser``."""
         sets = laboratory.prefixes.bank, laboratory.prefixes.calibration
         if not -sets[0].shape[1] <= self.position < sets[0].shape[1]:
             return None
@@ -262,11 +256,9 @@ class Topic(AttributeGuesser):
 
     @property
     def title(self) -> str:
-        """As ``AttributeGuesser``."""
         return f"the topic, of {self.clusters}"
 
     def labels(self, laboratory: Laboratory) -> tuple[Any, Any] | None:
-        """As ``AttributeGuesser``."""
         public = laboratory.prefixes.calibration
         if len(public) <= self.clusters:
             return None
@@ -282,11 +274,9 @@ class Digit(AttributeGuesser):
 
     @property
     def title(self) -> str:
-        """As ``AttributeGuesser``."""
         return "whether it holds a digit"
 
     def labels(self, laboratory: Laboratory) -> tuple[Any, Any] | None:
-        """As ``AttributeGuesser``."""
         texts = laboratory.texts
         return None if texts is None else (label_digits(texts[0]), label_digits(texts[1]))
 
@@ -299,11 +289,9 @@ class Name(AttributeGuesser):
 
     @property
     def title(self) -> str:
-        """As ``AttributeGuesser``."""
         return "whether it holds a name"
 
     def labels(self, laboratory: Laboratory) -> tuple[Any, Any] | None:
-        """As ``AttributeGuesser``."""
         texts = laboratory.texts
         return None if texts is None else (label_names(texts[0]), label_names(texts[1]))
 
@@ -331,7 +319,6 @@ class Column(AttributeGuesser):
 
     @property
     def title(self) -> str:
-        """As ``AttributeGuesser``."""
         return self.about
 
     def labels(self, laboratory: Laboratory) -> tuple[Any, Any] | None:

@@ -135,12 +135,10 @@ class Codebook(Codec):
 
     @property
     def words(self) -> str:
-        """What a code says, in a few words."""
         return f"which of {self.size:,} cells ({self.metric}) the state lies in"
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all that assigns and decodes."""
         return digest_of(self._tensors(), f"{self.metric} {self.decision_cost!r}")
 
     @property

@@ -60,23 +60,19 @@ class ProductCodebook(Codec):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Cells of every part."""
         return tuple(len(part) for part in self.parts)
 
     @property
     def width(self) -> int:
-        """d, numbers in a vector."""
         return sum(int(part.shape[1]) for part in self.parts)
 
     @property
     def words(self) -> str:
-        """What a code says, in a few words."""
         most = max(self.sizes)
         return f"which of at most {most:,} cells each of {len(self.parts)} parts lies in"
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all that assigns and decodes."""
         return digest_of({str(place): part for place, part in enumerate(self.parts)}, "product")
 
     @property
@@ -134,7 +130,6 @@ class ProductCodebook(Codec):
         return cls(parts=found, calibration=len(rows), least_cell=how.least_cell)
 
     def encode(self, states: ArrayLike) -> Codes:
-        """As ``assign``."""
         return self.assign(states)
 
     def assign(self, states: ArrayLike) -> Codes:
@@ -149,7 +144,6 @@ class ProductCodebook(Codec):
         return np.stack(found, axis=1)
 
     def decode(self, codes: ArrayLike) -> Tensor:
-        """Return the vector that stands for each code, (n, d)."""
         rows = torch.from_numpy(self._checked(codes))
         # a code names one centroid of every part: side by side they are the vector
         return torch.cat([part[rows[:, j]] for j, part in enumerate(self.parts)], dim=1)

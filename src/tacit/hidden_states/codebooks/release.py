@@ -118,7 +118,6 @@ class CodeRows(RowDetails):
 
     @property
     def layout(self) -> Layout:
-        """As ``RowDetails``."""
         return Layout(self.tensor, (self.rows, len(self.sizes)), code_type(self.sizes))
 
     def check(self, rows: Vectors) -> None:

@@ -106,12 +106,10 @@ class ResidualCodebook(Codec):
 
     @property
     def width(self) -> int:
-        """d, numbers in a vector."""
         return int(self.mean.shape[1])
 
     @property
     def words(self) -> str:
-        """What a code says, in a few words."""
         asked = len(self.stages) * math.log2(self.asked)
         return (
             f"which codewords of {len(self.stages)} stages are summed to it, "
@@ -121,7 +119,6 @@ class ResidualCodebook(Codec):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all that assigns and decodes."""
         return digest_of(self._tensors(), f"residual {self.beam}")
 
     @property
@@ -198,7 +195,6 @@ class ResidualCodebook(Codec):
         return codes
 
     def decode(self, codes: ArrayLike) -> Tensor:
-        """Return the vector that stands for each code (n, m), (n, d)."""
         rows = self._checked(codes)
         summed = sums(self._tables, rows)
         return torch.from_numpy(self._space.vectors(summed))

@@ -91,11 +91,9 @@ class Reduced(Stored):
         self.back = np.linalg.pinv(rows).T
 
     def store(self, states: Array) -> Array:
-        """As ``Stored``."""
         return rounded((states - self.mean) @ self.rows.T)
 
     def rebuild(self, stored: Array) -> Array:
-        """As ``Stored``."""
         found: Array = self.mean + stored @ self.back
         return found
 
@@ -111,12 +109,10 @@ class ProductCentroids(Stored):
         self.book, self.size = book, len(book.parts)
 
     def store(self, states: Array) -> Array:
-        """As ``Stored``."""
         rows: Array = self.book.decode(self.book.assign(rounded(states))).double().numpy()
         return rows
 
     def rebuild(self, stored: Array) -> Array:
-        """As ``Stored``."""
         return stored
 
 
@@ -138,11 +134,9 @@ class Rotated(Stored):
         return cls(found * np.sign(np.diag(upper)))
 
     def store(self, states: Array) -> Array:
-        """As ``Stored``."""
         return rounded(states @ self.rotation.T)
 
     def rebuild(self, stored: Array) -> Array:
-        """As ``Stored``."""
         found: Array = stored @ self.rotation
         return found
 

@@ -61,7 +61,6 @@ class Principal(Defence):
         integer("dimension", self.dimension, minimum=1)
 
     def learn(self, states: Array, seed: int) -> Stored:
-        """As ``Defence``."""
         from tacit.hidden_states.defences.stored import Reduced
 
         most = min(states.shape[1], len(states) - 1)
@@ -72,7 +71,6 @@ class Principal(Defence):
         return Reduced(mean, axes[:, : -self.dimension - 1 : -1].T)
 
     def words(self, point: Point) -> str:
-        """As ``Mechanism``."""
         return f"{self.dimension} principal components"
 
 
@@ -95,7 +93,6 @@ class RandomProjection(Defence):
         integer("dimension", self.dimension, minimum=1)
 
     def learn(self, states: Array, seed: int) -> Stored:
-        """As ``Defence``."""
         from tacit.hidden_states.defences.stored import Reduced
 
         width = states.shape[1]
@@ -105,7 +102,6 @@ class RandomProjection(Defence):
         return Reduced(states.mean(axis=0), rows)
 
     def words(self, point: Point) -> str:
-        """As ``Mechanism``."""
         return f"{self.dimension} random projections"
 
 
@@ -131,7 +127,6 @@ class Product(Defence):
         integer("centroids", self.centroids, minimum=1)
 
     def learn(self, states: Array, seed: int) -> Stored:
-        """As ``Defence``."""
         from tacit.hidden_states.codebooks.methods import ProductFit
         from tacit.hidden_states.codebooks.product import ProductCodebook
         from tacit.hidden_states.defences.stored import ProductCentroids, rounded
@@ -142,7 +137,6 @@ class Product(Defence):
         return ProductCentroids(book)
 
     def words(self, point: Point) -> str:
-        """As ``Mechanism``."""
         return f"a product code of {self.parts} parts with {self.centroids} centroids each"
 
 
@@ -164,7 +158,6 @@ class Rotation(Defence):
         return Rotated.draw(states.shape[1], seed)
 
     def words(self, point: Point) -> str:
-        """As ``Mechanism``."""
         return "the state turned by a secret rotation"
 
 

@@ -79,7 +79,6 @@ class StateRows(RowDetails):
 
     @property
     def layout(self) -> Layout:
-        """As ``RowDetails``."""
         return Layout(self.tensor, (self.rows, self.width), np.dtype("<f4"))
 
     def beside(self) -> Mapping[str, Array]:
@@ -98,7 +97,6 @@ class StateRows(RowDetails):
             raise ValueError(BARE)
 
     def filled(self, rows: Vectors, parts: Mapping[str, Array]) -> Self:
-        """As ``RowDetails``."""
         return replace(self, states=rows, covariance=self._covariance(parts))
 
     def _covariance(self, parts: Mapping[str, Array]) -> Covariance:

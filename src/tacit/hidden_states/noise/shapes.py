@@ -98,7 +98,6 @@ class IsotropicNoise(NoiseShape):
     said = "noise alike in all directions"
 
     def make(self, given: Given) -> Design:
-        """As ``NoiseShape``."""
         # Σ = σ²I with ½ σ² tr F = K
         return isotropic(given.geometry.dense_fisher, given.budget)
 
@@ -114,11 +113,9 @@ class InverseFisher(NoiseShape):
 
     @property
     def words(self) -> str:
-        """As ``NoiseShape``."""
         return f"noise by the inverse {'diagonal ' * self.diagonal}Fisher information"
 
     def make(self, given: Given) -> Design:
-        """As ``NoiseShape``."""
         # optimal over an ellipsoid of differences (hidden-state, Thm 13; among diagonals, Thm 15)
         ridged = given.geometry.ridged_fisher
         return ball(np.diagonal(ridged) if self.diagonal else ridged, given.budget)
@@ -136,7 +133,6 @@ class Power(NoiseShape):
         in_interval("alpha", self.alpha, -LARGEST_POWER, LARGEST_POWER)
 
     def make(self, given: Given) -> Design:
-        """As ``NoiseShape``."""
         # 0 < α < 1 between the isotropic shape and the diagonal inverse
         return power(np.diagonal(given.geometry.ridged_fisher), self.alpha, given.budget)
 
@@ -159,7 +155,6 @@ class GeneralizedEigen(NoiseShape):
         return f"expected fewer than {geometry.width} directions, got {self.name}"
 
     def make(self, given: Given) -> Design:
-        """As ``NoiseShape``."""
         # directions v of largest vᵀSv/vᵀFv: the spread that is hidden per nat that is spent
         return generalized_eigen(
             given.geometry.ridged_fisher, given.geometry.spread, given.budget, self.directions
@@ -180,11 +175,9 @@ class MahalanobisOptimal(NoiseShape):
 
     @property
     def words(self) -> str:
-        """As ``NoiseShape``."""
         return "Mahalanobis-optimal noise" if self.floor else self.name
 
     def make(self, given: Given) -> Design:
-        """As ``NoiseShape``."""
         fisher = given.geometry.dense_fisher
         # a share of the mean eigenvalue of F, as the geometry has it
         ridge = given.geometry.ridge * float(np.trace(fisher)) / given.geometry.width
@@ -216,7 +209,6 @@ class ComplementNoise(NoiseShape):
         )
 
     def make(self, given: Given) -> Design:
-        """As ``NoiseShape``."""
         kept = self._kept(given.geometry)
         return complement(given.geometry.dense_fisher, kept, given.budget, whiten=self.whiten)
 
@@ -245,7 +237,6 @@ class WorstCase(NoiseShape):
         non_negative("floor", self.floor)
 
     def make(self, given: Given) -> Design:
-        """As ``NoiseShape``."""
         rows = matrix("differences", given.differences, columns=given.geometry.width)
         if not rows.any():
             raise ValueError("differences: expected one that is not zero, got none")

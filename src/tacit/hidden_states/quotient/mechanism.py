@@ -108,7 +108,6 @@ class Quotient(Mechanism):
         return READINGS
 
     def fit(self, laboratory: Laboratory, setting: Setting, seed: int) -> QuotientTrial:
-        """Return quotients of the bank, the encoder trained on calibration prompts."""
         from tacit.hidden_states.quotient.methods import Recipe
         from tacit.hidden_states.quotient.quotient import PredictiveQuotient
         from tacit.hidden_states.quotient.trial import QuotientTrial

@@ -50,7 +50,6 @@ class QuotientRows(RowDetails):
 
     @property
     def layout(self) -> Layout:
-        """As ``RowDetails``."""
         return Layout(self.tensor, (self.rows, self.ball.dimension), np.dtype("<f8"))
 
 

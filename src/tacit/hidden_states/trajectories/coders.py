@@ -133,20 +133,16 @@ class StateCoder(Coder):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """As ``Coder``."""
         return self.book.sizes
 
     @property
     def words(self) -> str:
-        """As ``Coder``."""
         return f"a code of the state after layer {self.layer}"
 
     def beside(self, model: LanguageModel) -> str:
-        """As ``Coder``."""
         return f"the keys and values of layers 1 … {self.layer}"
 
     def check(self, model: LanguageModel) -> None:
-        """As ``Coder``."""
         integer("layer", self.layer, minimum=1, maximum=model.layers)
         if self.book.width != model.width:
             raise ValueError(
@@ -156,7 +152,6 @@ class StateCoder(Coder):
 
     @contextmanager
     def coding(self, model: LanguageModel, /) -> Iterator[Coded]:
-        """As ``Coder``."""
         found = Coded()
 
         def coded(hidden: Tensor) -> Tensor:
@@ -257,21 +252,17 @@ class CacheCoder(Coder):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """As ``Coder``."""
         return tuple(size for book in self.books.values() for size in book.sizes)
 
     @property
     def words(self) -> str:
-        """As ``Coder``."""
         return f"codes of the keys and values of {len(self.books)} layers"
 
     def beside(self, model: LanguageModel) -> str:
-        """As ``Coder``."""
         others = [str(one) for one in range(1, model.layers + 1) if one not in self.books]
         return f"the keys and values of layers {', '.join(others)}" if others else ""
 
     def check(self, model: LanguageModel) -> None:
-        """As ``Coder``."""
         cache = DynamicCache(config=model.network.config)
         with torch.no_grad():
             model.anatomy.forward(model.anatomy.inputs(torch.zeros(1, 1, dtype=torch.int64)), cache)
@@ -286,7 +277,6 @@ class CacheCoder(Coder):
 
     @contextmanager
     def coding(self, _: LanguageModel, /) -> Iterator[Coded]:
-        """As ``Coder``."""
         yield _CodedCache(self.books)
 
 

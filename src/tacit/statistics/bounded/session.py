@@ -26,7 +26,6 @@ class TableQuestions(TableOfAll):
         self.declare(self.promise.largest_mu())
 
     def certify(self, request: StatisticRequest, mu: float, turn: Turn) -> tuple[Any, Release[Any]]:
-        """Return the plan of a query at μ, and the release but for what is drawn."""
         return certify_table(request, mu, source=request.source(), session=turn)
 
     def price(
@@ -42,7 +41,6 @@ class TableQuestions(TableOfAll):
         return super().price(query, target, error, most, state)
 
     def membership(self) -> SuccessBound:
-        """Return what all answers together hide."""
         details = TableDetails(
             promise=replace(self.promise, bounds=None, levels=None),
             query=(),

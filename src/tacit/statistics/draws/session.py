@@ -88,7 +88,6 @@ class DrawQuestions(Questions):
         return Question(plan, planned)
 
     def after(self, question: Question, state: SessionState, released: Array) -> Array:
-        """Return the bounds of the posterior weights after an answer."""
         plan: DrawnCandidate = question.plan
         if plan.noise is None:
             return state.bounds
@@ -97,7 +96,6 @@ class DrawQuestions(Questions):
         return np.stack([found.log_low, found.log_high])
 
     def membership(self) -> SuccessBound:
-        """Return what all answers together hide."""
         details = self._details(Turn(turn=1, spend=0.0, budget=self.budget))
         return certify(details, 0.0)[0]
 

@@ -67,7 +67,6 @@ class PeopleQuestions(TableOfAll):
         return Question(found.plan, found.planned, found)
 
     def certify(self, request: StatisticRequest, mu: float, turn: Turn) -> tuple[Any, Release[Any]]:
-        """Return the plan of a query at μ, and the release but for what is drawn."""
         return certify_people(request, mu, source=request.source(), session=turn)
 
     def ready(
@@ -86,7 +85,6 @@ class PeopleQuestions(TableOfAll):
         )
 
     def membership(self) -> SuccessBound:
-        """Return what all answers together hide."""
         details = PeopleDetails(
             promise=replace(self.promise, bounds=None, levels=None),
             query=(),

@@ -119,7 +119,6 @@ class ChosenQuantiles(SumStatistic):
         return np.repeat(np.array(ends), len(self.levels), axis=0)
 
     def within(self, condition: Condition, label: str) -> ChosenQuantiles:
-        """Return the same quantiles of the rows that meet a condition."""
         conditions = tuple(sorted({*self.conditions, condition}))
         return replace(self, conditions=conditions, suffix=f"{self.suffix}{label}")
 
@@ -151,7 +150,6 @@ class KnownNumber(SumStatistic):
         return np.full((*totals.sums.shape[:-1], 1), self.number)
 
     def within(self, condition: Condition, label: str) -> KnownNumber:
-        """Return the same number, which has no rows."""
         return self
 
 

@@ -72,7 +72,6 @@ class BoundCounts(SumStatistic):
         return np.maximum(totals.counts(self._terms), 0.0)
 
     def within(self, condition: Condition, label: str) -> BoundCounts:
-        """Return the same counts of the rows that meet a condition."""
         cells = tuple((*cell, condition) for cell in self.cells)
         return replace(self, cells=cells, suffix=f"{self.suffix}{label}")
 
@@ -106,11 +105,9 @@ class Count(Statistic):
     whole: bool = False
 
     def reads(self) -> tuple[str, ...] | None:
-        """Return the columns that are named."""
         return ()
 
     def bind(self, columns: Columns) -> BoundCounts:
-        """Return the count."""
         people = columns.people
         return BoundCounts(((),), ("count",), self.whole or people, once=people)
 
@@ -127,11 +124,9 @@ class RowCount(Statistic):
     word: ClassVar[str] = "rows"
 
     def reads(self) -> tuple[str, ...] | None:
-        """Return the columns that are named."""
         return ()
 
     def bind(self, columns: Columns) -> BoundCounts:
-        """Return the count of rows."""
         return BoundCounts(((),), ("rows",), columns.people)
 
 
@@ -158,7 +153,6 @@ class KeyCount(Statistic):
         return ()
 
     def bind(self, columns: Columns) -> KnownNumber:
-        """Return the number."""
         return KnownNumber(f"keys[{self.column}]", float(self.keys))
 
 
@@ -184,7 +178,6 @@ class Histogram(Statistic):
     whole: bool = False
 
     def reads(self) -> tuple[str, ...] | None:
-        """Return the columns that are named."""
         return (self.column,)
 
     def bind(self, columns: Columns) -> BoundCounts:
@@ -221,7 +214,6 @@ class TwoWayTable(Statistic):
     whole: bool = False
 
     def reads(self) -> tuple[str, ...] | None:
-        """Return the columns that are named."""
         return (self.first, self.second)
 
     def bind(self, columns: Columns) -> BoundCounts:
@@ -259,7 +251,6 @@ class CumulativeCounts(Statistic):
     whole: bool = False
 
     def reads(self) -> tuple[str, ...] | None:
-        """Return the columns that are named."""
         return (self.column,)
 
     def bind(self, columns: Columns) -> BoundCumulative:

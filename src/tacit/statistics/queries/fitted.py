@@ -124,7 +124,6 @@ class Centroids(Statistic):
     count: int = 3
 
     def bind(self, columns: Columns) -> BoundCentroids:
-        """Return the centroids of the table's rows."""
         return BoundCentroids(columns.names, self.count)
 
 

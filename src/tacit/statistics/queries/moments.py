@@ -124,11 +124,9 @@ class BoundMoments(SumStatistic):
         return super().__call__(rows) if found is None else found
 
     def limits(self, bounds: Bounds | None) -> Array:
-        """Return the (lowest, highest) that each number can be, (d, 2)."""
         return np.array(self.statistic.limits(self.columns, bounds))
 
     def value(self, totals: Totals) -> Array:
-        """Return the numbers."""
         return self.statistic.numbers(totals, self.columns, self.conditions)
 
     def possible(self, totals: Totals, scales: Array) -> Array:
@@ -152,7 +150,6 @@ class BoundMoments(SumStatistic):
         return sums
 
     def within(self, condition: Condition, label: str) -> BoundMoments:
-        """Return the same of the rows that meet a condition."""
         conditions = tuple(sorted({*self.conditions, condition}))
         return replace(self, conditions=conditions, suffix=f"{self.suffix}{label}")
 
@@ -183,7 +180,6 @@ class Sum(ColumnMoments):
         return _each("sum", columns)
 
     def numbers(self, totals: Totals, places: Places, conditions: Conditions) -> Array:
-        """Return the sums."""
         return np.stack([totals.total(place, conditions) for place in places], axis=-1)
 
 
@@ -202,11 +198,9 @@ class Mean(ColumnMoments):
         return _each("mean", columns)
 
     def numbers(self, totals: Totals, places: Places, conditions: Conditions) -> Array:
-        """Return the means."""
         return np.stack([totals.mean(place, conditions) for place in places], axis=-1)
 
     def of_rows(self, rows: Array) -> Array | None:
-        """Return the means of rows."""
         return np.asarray(rows.mean(axis=0))
 
     def limits(self, places: Places, bounds: Bounds | None) -> Limits:
@@ -224,7 +218,6 @@ class SecondMoments(ColumnMoments):
         return _triangle("moment", columns)
 
     def numbers(self, totals: Totals, places: Places, conditions: Conditions) -> Array:
-        """Return the second moments."""
         pairs = combinations_with_replacement(places, 2)
         return np.stack([totals.raw_product(*pair, conditions) for pair in pairs], axis=-1)
 
@@ -239,7 +232,6 @@ class Variance(ColumnMoments):
         return _each("variance", columns)
 
     def numbers(self, totals: Totals, places: Places, conditions: Conditions) -> Array:
-        """Return the variances."""
         return _variances(totals, places, conditions)
 
     def limits(self, places: Places, bounds: Bounds | None) -> Limits:
@@ -257,11 +249,9 @@ class StandardDeviation(ColumnMoments):
         return _each("std", columns)
 
     def numbers(self, totals: Totals, places: Places, conditions: Conditions) -> Array:
-        """Return the standard deviations."""
         return np.sqrt(_variances(totals, places, conditions))
 
     def of_rows(self, rows: Array) -> Array | None:
-        """Return the standard deviations of rows."""
         _check_two(rows, self.word)
         return np.asarray(rows.std(axis=0, ddof=1))
 
@@ -280,12 +270,10 @@ class CovarianceMatrix(ColumnMoments):
         return _triangle("cov", columns)
 
     def numbers(self, totals: Totals, places: Places, conditions: Conditions) -> Array:
-        """Return the covariances."""
         rows, columns = np.triu_indices(len(places))
         return np.asarray(totals.covariance(places, conditions)[..., rows, columns])
 
     def of_rows(self, rows: Array) -> Array | None:
-        """Return the covariances of rows."""
         _check_two(rows, self.word)
         centred = rows - rows.mean(axis=0)
         upper = np.triu_indices(rows.shape[1])

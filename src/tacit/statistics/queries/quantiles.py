@@ -261,7 +261,6 @@ class BoundQuantiles(SumStatistic):
         return np.array(found)
 
     def within(self, condition: Condition, label: str) -> BoundQuantiles:
-        """Return the same quantiles of the rows that meet a condition."""
         conditions = tuple(sorted({*self.conditions, condition}))
         return replace(self, conditions=conditions, suffix=f"{self.suffix}{label}")
 

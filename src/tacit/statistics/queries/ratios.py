@@ -113,7 +113,6 @@ class BoundRatio(SumStatistic):
     suffix: str = ""
 
     def terms(self) -> tuple[Term, ...]:
-        """Return the terms of both, each once."""
         return tuple(dict.fromkeys((*self.above.terms(), *self.below.terms())))
 
     def names(self) -> tuple[str, ...]:
@@ -121,7 +120,6 @@ class BoundRatio(SumStatistic):
         return tuple(label + self.suffix for label in self.labels)
 
     def within(self, condition: Condition, label: str) -> BoundRatio:
-        """Return the same ratios of the rows that meet a condition."""
         return replace(
             self,
             above=self.above.within(condition, label),

@@ -269,30 +269,24 @@ class SeveralSums(Several, SumStatistic):
         return all(part.linear for part in self.parts)
 
     def terms(self) -> tuple[Term, ...]:
-        """Return the terms of all, each once."""
         return tuple(dict.fromkeys(one for part in self.parts for one in part.terms()))
 
     def value(self, totals: Totals) -> Array:
-        """Return the numbers of all."""
         return np.concatenate([part.value(totals) for part in self.parts], axis=-1)
 
     @property
     def whole_numbers(self) -> Flags:
-        """Which of the numbers are rounded to whole ones when they are published, (d,)."""
         return np.concatenate([part.whole_numbers for part in self.parts])
 
     def limits(self, bounds: Bounds | None) -> Array:
-        """Return the (lowest, highest) that each number can be, (d, 2)."""
         return np.concatenate([part.limits(bounds) for part in self.parts])
 
     @property
     def linear_numbers(self) -> Flags:
-        """Which of the numbers are linear in the sums, (d,)."""
         return np.concatenate([part.linear_numbers for part in self.parts])
 
     @property
     def additive_numbers(self) -> Flags:
-        """Which of the numbers add up over tables, (d,)."""
         return np.concatenate([part.additive_numbers for part in self.parts])
 
     def possible(self, totals: Totals, scales: Array) -> Array:
@@ -302,11 +296,9 @@ class SeveralSums(Several, SumStatistic):
         return totals.sums
 
     def gaps(self, totals: Totals) -> Array:
-        """Return those of all."""
         return np.concatenate([part.gaps(totals) for part in self.parts], axis=-1)
 
     def ends(self, gaps: Array, spreads: Array) -> Array:
-        """Return those of all."""
         # how many gaps each part has, from sums of zeros
         terms = self.terms()
         places = {one: place for place, one in enumerate(terms)}
@@ -317,7 +309,6 @@ class SeveralSums(Several, SumStatistic):
         return np.concatenate([part.ends(own, wide) for part, own, wide in pieces])
 
     def within(self, condition: Condition, label: str) -> SeveralSums:
-        """Return all of the rows that meet a condition."""
         return SeveralSums(tuple(part.within(condition, label) for part in self.parts))
 
 

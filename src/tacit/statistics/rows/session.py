@@ -63,7 +63,6 @@ class PairQuestions(Questions):
         return Question(replace(plan, drawn=drawn), planned)
 
     def membership(self) -> SuccessBound:
-        """Return what all answers together hide."""
         details = describe_pairing(self.promise, self.pool, self.pairing)
         turn = Turn(turn=1, spend=0.0, budget=self.budget)
         first = theorem(0.0, replace(details, session=turn))[0]

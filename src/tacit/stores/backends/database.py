@@ -82,7 +82,6 @@ class DatabaseBackend(Backend):
         return f"DatabaseBackend({label_of(self._url)!r})"
 
     def state(self) -> State | None:
-        """As ``Backend.state``."""
         if not self._there():
             return None
         with self._reading() as connection:
@@ -92,7 +91,6 @@ class DatabaseBackend(Backend):
         return None if row is None else State(row.header, bytes(row.counts))
 
     def token(self) -> object:
-        """As ``Backend.token``."""
         if not self._there():
             return None
         with self._reading() as connection:
@@ -101,7 +99,6 @@ class DatabaseBackend(Backend):
             return connection.execute(sa.select(HEADS.c.header)).scalar_one_or_none()
 
     def columns(self, sizes: tuple[int, ...]) -> ClearColumns:
-        """As ``Backend.columns``."""
         asked = sa.select(ROWS.c.handle, ROWS.c.version, ROWS.c.code)
         with self._reading() as connection:
             rows = connection.execute(asked).all()
@@ -113,7 +110,6 @@ class DatabaseBackend(Backend):
         return found
 
     def fetch(self, positions: npt.NDArray[np.intp]) -> list[bytes]:
-        """As ``Backend.fetch``."""
         wanted = [self._handles[place] for place in positions.tolist()]
         found: dict[bytes, bytes] = {}
         with self._reading() as connection:
@@ -144,7 +140,6 @@ class DatabaseBackend(Backend):
                     self._active = None
 
     def write(self, state: State, put: Records | None, remove: npt.NDArray[np.intp]) -> None:
-        """As ``Backend.write``."""
         connection = self._within()
         self._head(connection, state)
         gone = [self._handles[place] for place in remove.tolist()]
@@ -182,7 +177,6 @@ class DatabaseBackend(Backend):
                 connection.close()
 
     def close(self) -> None:
-        """As ``Backend.close``."""
         if self._engine is not None:
             self._engine.dispose()
             self._engine = None

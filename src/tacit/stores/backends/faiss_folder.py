@@ -48,7 +48,6 @@ class FaissBackend(FolderBackend):
         return found
 
     def ranking(self, codec: Codec, metric: str, codes: Codes) -> CodeRanking:
-        """As ``Backend.ranking``."""
         return (
             _FaissRanking(self._index(codes))
             if len(codes)
@@ -97,13 +96,11 @@ class _FaissRanking(CodeRanking):
         self._found = index
 
     def scores(self, query: npt.NDArray[np.float32]) -> Scores:
-        """Return the score of every row for a query (d,), (n,)."""
         near, rows = self._found.search(query[None], self._found.ntotal)
         scores = np.empty(self._found.ntotal, np.float32)
         scores[rows[0]] = near[0] if self._found.metric_type == 0 else -near[0]
         return scores
 
     def nearest(self, query: npt.NDArray[np.float32], count: int) -> npt.NDArray[np.intp]:
-        """Return the rows of the highest scores, in no order."""
         rows: npt.NDArray[np.intp] = self._found.search(query[None], count)[1][0]
         return rows[rows >= 0]

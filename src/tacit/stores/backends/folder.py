@@ -62,14 +62,12 @@ class FolderBackend(Backend):
         return f"{type(self).__name__}({str(self.path)!r})"
 
     def state(self) -> State | None:
-        """As ``Backend.state``."""
         content = self._manifest()
         if content is None:
             return None
         return State(content["header"], base64.b64decode(content["counts"]))
 
     def token(self) -> object:
-        """As ``Backend.token``."""
         try:
             about = (self.path / MANIFEST).stat()
         except OSError:
@@ -77,7 +75,6 @@ class FolderBackend(Backend):
         return about.st_ino, about.st_mtime_ns, about.st_size
 
     def columns(self, sizes: tuple[int, ...]) -> ClearColumns:
-        """As ``Backend.columns``."""
         content = self._manifest() or {"parts": []}
         self._sizes = sizes
         self._parts = [self._opened(name, sizes) for name in content["parts"]]
@@ -91,7 +88,6 @@ class FolderBackend(Backend):
         return found
 
     def fetch(self, positions: npt.NDArray[np.intp]) -> list[Sealed]:
-        """As ``Backend.fetch``."""
         if self._where is None:
             raise ChangedError
         parts, rows = (found[positions].tolist() for found in self._where)
@@ -99,7 +95,6 @@ class FolderBackend(Backend):
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """As ``Backend.writing``."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -121,7 +116,6 @@ class FolderBackend(Backend):
         self._commit(state, kept, self._written(records))
 
     def overwrite(self, state: State, records: Iterable[Records]) -> None:
-        """As ``Backend.overwrite``."""
         self._commit(state, [], self._written(records))
 
     def compact(self) -> None:

@@ -60,7 +60,6 @@ class LanceBackend(Backend):
         return f"LanceBackend({str(self.path)!r})"
 
     def state(self) -> State | None:
-        """As ``Backend.state``."""
         table = self._opened()
         if table is None:
             return None
@@ -74,12 +73,10 @@ class LanceBackend(Backend):
         return State(header, found["sealed"][0].as_py())
 
     def token(self) -> object:
-        """As ``Backend.token``."""
         table = self._opened()
         return None if table is None else table.version
 
     def columns(self, sizes: tuple[int, ...]) -> ClearColumns:
-        """As ``Backend.columns``."""
         table = self._opened()
         assert table is not None
         asked = table.search().select(list(NAMES[:3])).with_row_id(True).limit(None)
@@ -95,7 +92,6 @@ class LanceBackend(Backend):
         return columns
 
     def fetch(self, positions: npt.NDArray[np.intp]) -> list[bytes]:
-        """As ``Backend.fetch``."""
         table = self._table
         assert table is not None
         wanted = self._places[positions].tolist()
@@ -142,12 +138,10 @@ class LanceBackend(Backend):
         self._clean()
 
     def compact(self) -> None:
-        """As ``Backend.compact``."""
         self._opened()
         self._clean()
 
     def close(self) -> None:
-        """As ``Backend.close``."""
         self._table = None
 
     def _opened(self) -> Any:

@@ -43,7 +43,6 @@ class ClippedState(Mechanism):
         return {"posterior-mean": "A", "posterior-behaviour": "B"}
 
     def fit(self, laboratory: Laboratory, setting: Setting, seed: int) -> QuotientTrial:
-        """Return states of the bank, clipped, with noise."""
         public = laboratory.calibration
         width = public.shape[1]
         ball = Ball.at(width, nats=self.nats)
@@ -62,5 +61,4 @@ class ClippedState(Mechanism):
         return QuotientTrial(laboratory, fitted, seed)
 
     def words(self, point: Point) -> str:
-        """Say what is released."""
         return "the state, clipped, with noise"

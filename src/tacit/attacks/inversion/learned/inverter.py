@@ -233,11 +233,9 @@ class LearnedInverter(Inverter):
         return released
 
     def count(self, released: Any) -> int:
-        """As ``Inverter``."""
         return len(self.checked(released))
 
     def select(self, released: Any, rows: Any) -> Any:
-        """As ``Inverter``."""
         return self.checked(released)[rows]
 
     def emptied(self, released: Any) -> Any:
@@ -283,15 +281,12 @@ class StateInverter(LearnedInverter):
     usual: ClassVar[str] = "right-to-left"
 
     def checked(self, released: Any) -> Any:
-        """As ``LearnedInverter``."""
         return self._of_width(self.release.checked(released))
 
     def read(self, released: Any) -> Tensor:
-        """As ``LearnedInverter``."""
         return self.release.vectors_of(self.checked(released))
 
     def distances(self, released: Any, prompts: Tensor) -> Array:
-        """As ``LearnedInverter``."""
         return self.release.distances(released, self.candidates(prompts))
 
     def candidates(self, prompts: Tensor) -> Any:

@@ -51,7 +51,6 @@ class MappedChannel(GaussianChannel):
         self.function = function
 
     def held(self, states: Tensor, behaviours: Behaviours | None) -> Array:
-        """As ``Channel``."""
         return matrix("function", self.function(super().held(states, behaviours)))
 
 

@@ -72,7 +72,6 @@ class SequenceInverter(LearnedInverter):
         return self._of_width(rows.reshape(found.shape))
 
     def read(self, released: Any) -> Tensor:
-        """As ``LearnedInverter``."""
         given = self.checked(released)
         rows = self.release.vectors_of(given.reshape(-1, *given.shape[2:]))
         return rows.view(*given.shape[:2], -1)

@@ -129,23 +129,18 @@ class VerifiedInverter(Inverter):
         return self.inverter.knows
 
     def count(self, released: Any) -> int:
-        """As ``Inverter``."""
         return self.inverter.count(released)
 
     def select(self, released: Any, rows: Any) -> Any:
-        """As ``Inverter``."""
         return self.inverter.select(released, rows)
 
     def emptied(self, released: Any) -> Any:
-        """As ``Inverter``."""
         return self.inverter.emptied(released)
 
     def nearest(self, released: Any, bank: Any) -> Tokens:
-        """As ``Inverter``."""
         return self.inverter.nearest(released, bank)
 
     def invert(self, released: Any) -> Tokens:
-        """As ``Inverter``."""
         return self.verify(released).tokens
 
     def verify(self, released: Any) -> VerifiedPrompts:
