@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
 import numpy.typing as npt
+
+from tacit._ground.reprs import short_repr
 
 Kind = TypeVar("Kind")
 Key = TypeVar("Key")
@@ -93,3 +95,24 @@ def read_only(kind: type[Kind]) -> type[Kind]:
 
     kind.__init__ = initialised  # type: ignore[method-assign]
     return kind
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+def array_value(*, kw_only: bool = False) -> Callable[[type[Kind]], type[Kind]]:
+    """Make a frozen value of arrays, which are its own, read-only, and short in its ``repr``.
+
+    Two of them are not compared: arrays have no one truth.
+
+    Example:
+        >>> @array_value()
+        ... class Noise:
+        ...     variances: np.ndarray
+        >>> Noise(np.ones(2))
+        Noise(variances=<float64 (2,)>)
+    """
+
+    def made(kind: type[Kind]) -> type[Kind]:
+        plain = dataclass(frozen=True, eq=False, kw_only=kw_only)(kind)
+        return short_repr(read_only(plain))
+
+    return made

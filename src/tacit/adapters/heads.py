@@ -14,8 +14,7 @@ from scipy import special
 from torch import Tensor
 
 from tacit._ground.checks import Array, RandomSource, generator, integer, matrix
-from tacit._ground.frozen import read_only
-from tacit._ground.reprs import short_repr
+from tacit._ground.frozen import array_value
 from tacit._ground.values import Count, Within, value
 from tacit.attacks.membership.roc import truth_values
 from tacit.gradients.clipping import ClippedMethod
@@ -35,9 +34,7 @@ MARGIN = 1.0 - 2.0**-18
 TINY = 1e-30
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, kw_only=True, eq=False)
+@array_value(kw_only=True)
 class Heads:
     """Linear heads that were trained side by side.
 

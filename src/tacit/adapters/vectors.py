@@ -22,10 +22,9 @@ from tacit._ground.checks import (
     positive,
     vector,
 )
-from tacit._ground.frozen import read_only
+from tacit._ground.frozen import array_value
 from tacit._ground.numbers import EPS
 from tacit._ground.random import released_normal
-from tacit._ground.reprs import short_repr
 from tacit.accounting import PrivacyProfile, profile_from_curves, vector_projection
 from tacit.covariance.publication import publish_sum
 
@@ -267,9 +266,7 @@ def unit_vector(name: str, values: Any) -> Array:
     return scaled
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, kw_only=True, eq=False)
+@array_value(kw_only=True)
 class Projected:
     """Released vectors and what they certify together.
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
 from tacit._ground.checks import Array, integer, positive
-from tacit._ground.frozen import read_only
-from tacit._ground.reprs import short_repr
+from tacit._ground.frozen import array_value
 from tacit.classifiers.inputs import share
 from tacit.classifiers.lists import of_a_list
 from tacit.codec import HOLDER
@@ -58,9 +57,7 @@ WITHOUT_NOISE = "the logits are published as they are, without noise, as double-
 AGREEMENT = 1e-9
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, eq=False, kw_only=True)
+@array_value(kw_only=True)
 class Logits:
     """Noisy logits, and what was seen of the pool.
 

@@ -16,8 +16,7 @@ from tacit._ground.checks import (
     symmetric,
     vector,
 )
-from tacit._ground.frozen import frozen, read_only
-from tacit._ground.reprs import short_repr
+from tacit._ground.frozen import array_value, frozen
 from tacit.covariance.base import (
     Covariance,
     kept_spectrum,
@@ -91,9 +90,7 @@ class Isotropic(Covariance):
         return {"variance": self.variance, "dim": self.dim}
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, eq=False)
+@array_value()
 class Diagonal(Covariance):
     """Σ = diag(variances); a zero variance leaves that coordinate bare.
 
@@ -162,9 +159,7 @@ class Diagonal(Covariance):
         return {"variances": self.variances.tolist()}
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, eq=False)
+@array_value()
 class Dense(Covariance):
     """Σ given as a full symmetric PSD matrix; its rank is that of its correlations.
 

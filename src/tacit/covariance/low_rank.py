@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -17,8 +17,7 @@ from tacit._ground.checks import (
     positive,
     symmetric,
 )
-from tacit._ground.frozen import frozen, read_only
-from tacit._ground.reprs import short_repr
+from tacit._ground.frozen import array_value, frozen
 from tacit.covariance.base import (
     Covariance,
     kept_spectrum,
@@ -31,9 +30,7 @@ from tacit.covariance.span import Span, row_norms
 ORTHONORMAL = 1e-8
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, eq=False)
+@array_value()
 class LowRank(Covariance):
     """Σ = basisᵀ core basis + floor · I, with orthonormal basis rows.
 
@@ -167,9 +164,7 @@ class LowRank(Covariance):
         return {"basis": self.basis.tolist(), "core": self.core.tolist(), "floor": self.floor}
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, eq=False)
+@array_value()
 class Factored(Covariance):
     """Σ = A Aᵀ with A = rowsᵀ L⁻ᵀ: noise that mixes the given rows.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,9 +11,8 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from tacit._ground.checks import Array, RandomSource, generator, integer, positive, vector
-from tacit._ground.frozen import frozen, read_only
+from tacit._ground.frozen import array_value, frozen
 from tacit._ground.random import standard_normal
-from tacit._ground.reprs import short_repr
 from tacit.codec import leaf
 from tacit.covariance.base import Covariance
 from tacit.covariance.publication import Normals, publish
@@ -23,9 +21,7 @@ from tacit.covariance.publication import Normals, publish
 SUM_TOLERANCE = 1e-9
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, eq=False)
+@array_value()
 class ScaleMixture:
     """N(0, s_k Σ) with probability π_k: noise that is small in some draws and large in others.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -11,8 +10,7 @@ import numpy.typing as npt
 from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, RandomSource
-from tacit._ground.frozen import read_only
-from tacit._ground.reprs import short_repr
+from tacit._ground.frozen import array_value
 from tacit.codec import MISSING, leaf, read
 from tacit.covariance import Covariance, Factored, Isotropic, ScaleMixture
 
@@ -31,9 +29,7 @@ STORED: dict[str, Any] = {
 }
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, eq=False)
+@array_value()
 class Design:
     """A covariance chosen for a purpose, with the evidence of how good the choice is.
 

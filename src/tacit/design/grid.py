@@ -29,9 +29,8 @@ from tacit._ground.checks import (
     is_reproducible,
     vector,
 )
-from tacit._ground.frozen import frozen, read_only
+from tacit._ground.frozen import array_value, frozen
 from tacit._ground.numbers import EPS, LARGEST
-from tacit._ground.reprs import short_repr
 from tacit.accounting import PrivacyProfile, gaussian_shift
 from tacit.covariance.base import Covariance
 from tacit.covariance.publication import doubles
@@ -280,9 +279,7 @@ def _happens(numerator: int, denominator: int, bits: Bits) -> bool:
         stop, odd = stop + denominator, not odd
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, eq=False)
+@array_value()
 class DiscreteRelease:
     """What a discrete Gaussian release publishes.
 
@@ -300,9 +297,7 @@ class DiscreteRelease:
     seed: int | None
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, eq=False)
+@array_value()
 class DiscreteNoise:
     """Integer noise on a grid of the coordinates in which N(0, Σ) is N(0, I).
 

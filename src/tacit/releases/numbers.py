@@ -11,8 +11,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from tacit._ground.checks import Array, in_interval, non_negative, vector
-from tacit._ground.frozen import read_only
-from tacit._ground.reprs import short_repr
+from tacit._ground.frozen import array_value
 from tacit.codec import MISSING
 from tacit.guarantees.base import texts
 
@@ -96,9 +95,7 @@ def _half_widths(level: float, spread: float | Array, tails: Tails) -> Array:
     return np.where(usual >= OPEN, np.inf, half)
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, kw_only=True, eq=False)
+@array_value(kw_only=True)
 class Numbers:
     """Released numbers, column by column.
 

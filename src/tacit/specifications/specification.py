@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from tacit._ground.checks import choice, integer
 from tacit._ground.files import read_bytes, write_bytes_atomic
-from tacit._ground.frozen import read_only
-from tacit._ground.reprs import short_repr, shown
+from tacit._ground.frozen import array_value
+from tacit._ground.reprs import shown
 from tacit.codec import leaf
 from tacit.documents import Envelope, checked, dumps, loads
 from tacit.guarantees import guarantee_from_dict
@@ -94,9 +94,7 @@ class SpecificationSpace:
         return tuple(name for name in asdict(self) if getattr(self, name) != getattr(other, name))
 
 
-@read_only
-@short_repr
-@dataclass(frozen=True, kw_only=True, eq=False)
+@array_value(kw_only=True)
 class Specification:
     """What a model can do or a task asks for, as factors of a shared backbone's change.
 

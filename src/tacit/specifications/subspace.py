@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit._ground.checks import choice, integer
 from tacit._ground.files import read_bytes, write_bytes_atomic
-from tacit._ground.frozen import read_only
-from tacit._ground.reprs import short_repr, shown
+from tacit._ground.frozen import array_value
+from tacit._ground.reprs import shown
 from tacit.documents import Envelope, dumps, loads
 from tacit.specifications.backbones.backbone import Backbone, chosen_layers
 from tacit.specifications.backbones.loading import load_backbone
@@ -57,9 +57,7 @@ ARRAYS = ("centre", "directions", "feature_centre", "feature_map")
 PLAIN = ("backbone", "objective", "rank", "factor", "clip", "feature_clip")
 
 
-@read_only
-@short_repr
-@dataclass(frozen=True, eq=False, kw_only=True)
+@array_value(kw_only=True)
 class PublicSubspace:
     """Where factors of public tasks lie: y = Dᵀ (b − c), and what a record is clipped to there.
 

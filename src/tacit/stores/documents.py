@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit._ground.frozen import read_only
-from tacit._ground.reprs import short_repr
+from tacit._ground.frozen import array_value
 from tacit.documents import dumps, loads
 
 
@@ -75,9 +74,7 @@ class Hit:
     score: float
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, eq=False)
+@array_value()
 class CodeTopics:
     """What a search without the key finds: codes that occur, the nearest first.
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit._ground.checks import Array, integer, non_negative
-from tacit._ground.frozen import read_only
-from tacit._ground.reprs import short_repr, shown
+from tacit._ground.frozen import array_value
+from tacit._ground.reprs import shown
 from tacit.accounting import gaussian_shift
 from tacit.codec import HOLDER
 from tacit.conversions import success_from_profile
@@ -65,9 +64,7 @@ LAW = (
 )
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, eq=False, kw_only=True)
+@array_value(kw_only=True)
 class TrainedModel:
     """What was granted to each reference of a training run, and what of it was used.
 

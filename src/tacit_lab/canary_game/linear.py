@@ -25,8 +25,7 @@ from tacit._ground.checks import (
     positive,
     vector,
 )
-from tacit._ground.frozen import read_only
-from tacit._ground.reprs import short_repr
+from tacit._ground.frozen import array_value
 from tacit.adapters.heads import HeadSteps
 from tacit.gradients.clipping import ClippedMethod
 from tacit.gradients.steps import Method
@@ -134,9 +133,7 @@ def _over(left: Tensor, triangle: Tensor, *, upper: bool) -> Tensor:
     return solution
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, kw_only=True, eq=False)
+@array_value(kw_only=True)
 class PlayedHeads:
     """Linear heads, every other one trained with the canary.
 

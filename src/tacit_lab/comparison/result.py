@@ -9,7 +9,7 @@ import numpy as np
 
 from tacit import codec
 from tacit._ground.checks import Array
-from tacit._ground.frozen import read_only
+from tacit._ground.frozen import array_value
 from tacit._ground.reprs import short_repr
 from tacit.documents import Envelope
 from tacit.guarantees.base import Evidence
@@ -19,9 +19,7 @@ from tacit.releases.release import Attack
 ENVELOPE = Envelope("tacit.statistic.comparison", 2)
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, eq=False, kw_only=True)
+@array_value(kw_only=True)
 class PromiseResult:
     """What one promise hides, what its noise costs, and what attackers reach.
 

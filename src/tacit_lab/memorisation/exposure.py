@@ -6,7 +6,6 @@ import inspect
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,7 @@ import torch
 from scipy import special
 
 from tacit._ground.checks import Array, RandomSource, choice, generator, integer
-from tacit._ground.frozen import read_only
-from tacit._ground.reprs import short_repr
+from tacit._ground.frozen import array_value
 from tacit.gradients.batches import evaluating
 from tacit.models.anatomy import cache_argument
 from tacit_lab.memorisation.canaries import IGNORED, SIDES, Canaries
@@ -25,9 +23,7 @@ Loss = Callable[[torch.nn.Module, torch.Tensor, torch.Tensor], torch.Tensor]
 TOKENS_TOGETHER = 8192
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, eq=False)
+@array_value()
 class Exposures:
     """What was measured of every canary.
 

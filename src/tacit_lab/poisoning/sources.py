@@ -13,8 +13,7 @@ import torch
 from scipy import fft
 
 from tacit._ground.checks import Array, array, choice, in_interval, integer, positive
-from tacit._ground.frozen import read_only
-from tacit._ground.reprs import short_repr
+from tacit._ground.frozen import array_value
 from tacit.training.parameters import Snapshot, trainable
 
 TRIGGERS = ("blended", "low-frequency")
@@ -24,9 +23,7 @@ Examples = tuple[torch.Tensor, torch.Tensor]
 Loss = Callable[[torch.nn.Module, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, eq=False, kw_only=True)
+@array_value(kw_only=True)
 class Trigger:
     """``x' = clip((1 − α) x + α·pattern)`` for a blended, ``clip(x + pattern)`` for an added one.
 
@@ -148,9 +145,7 @@ def cross_entropy(
     return torch.nn.functional.cross_entropy(model(inputs), labels, reduction="none")
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, eq=False)
+@array_value()
 class LabelledImages:
     """Images and their classes.
 

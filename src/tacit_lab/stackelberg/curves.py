@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, check_psd, integer, matrix, symmetric, vector
-from tacit._ground.frozen import read_only
-from tacit._ground.reprs import short_repr
+from tacit._ground.frozen import array_value
 from tacit.covariance import Covariance, Dense
 from tacit.linalg import default_tolerance, row_space
 
 FEWEST_BUDGETS = 2
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, kw_only=True, eq=False)
+@array_value(kw_only=True)
 class BudgetCurves:
     """What each nat of budget buys, one entry per budget.
 

@@ -8,16 +8,13 @@ from decimal import ROUND_FLOOR, Context, Decimal
 from typing import Any
 
 from tacit._ground.checks import Array
-from tacit._ground.frozen import read_only
-from tacit._ground.reprs import short_repr
+from tacit._ground.frozen import array_value
 from tacit.text import in_nats, number_down, number_up, share_down
 from tacit_lab.stackelberg.checks import Check
 from tacit_lab.stackelberg.noise import StackelbergNoise
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, kw_only=True, eq=False)
+@array_value(kw_only=True)
 class StackelbergHistory:
     """The way of the leader, one entry per step.
 

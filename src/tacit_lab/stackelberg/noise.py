@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -14,18 +13,15 @@ from scipy import linalg as scipy_linalg
 from scipy.special import gammaincinv, gammaln, logsumexp, ndtr
 
 from tacit._ground.checks import Array, RandomSource, array, integer, matrix, positive
-from tacit._ground.frozen import frozen, read_only
+from tacit._ground.frozen import array_value, frozen
 from tacit._ground.random import standard_normal
-from tacit._ground.reprs import short_repr
 from tacit.covariance.publication import grid_of, rounded_sum
 from tacit.covariance.span import row_norms
 
 LOG_TWO_PI = math.log(2.0 * math.pi)
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, kw_only=True, eq=False)
+@array_value(kw_only=True)
 class StackelbergNoise(ABC):
     """A zero-mean noise law B = C · lift in d dimensions, C a law in r <= d coordinates.
 
@@ -110,9 +106,7 @@ class StackelbergNoise(ABC):
         return {"family": self.family, **parameters}
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, kw_only=True, eq=False)
+@array_value(kw_only=True)
 class FullGaussianNoise(StackelbergNoise):
     """N(0, Σ) with a full covariance ``Σ = liftᵀ L Lᵀ lift``.
 
@@ -154,9 +148,7 @@ class FullGaussianNoise(StackelbergNoise):
         return _log_normal(noisy, centres, self.factor)
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, kw_only=True, eq=False)
+@array_value(kw_only=True)
 class MixtureNoise(StackelbergNoise):
     """A Gaussian mixture ``Σ_k w_k N(μ_k, L_k L_kᵀ)`` with mean zero.
 
@@ -226,9 +218,7 @@ class MixtureNoise(StackelbergNoise):
         return total
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, kw_only=True, eq=False)
+@array_value(kw_only=True)
 class EllipticalNoise(StackelbergNoise):
     """The generalised Gaussian, density ``∝ exp(−½ q^κ)``, ``q = ‖L⁻¹ c‖²``.
 

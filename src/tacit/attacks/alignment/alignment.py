@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tacit._ground.checks import Array, integer, matrix
-from tacit._ground.frozen import read_only
-from tacit._ground.reprs import short_repr
+from tacit._ground.frozen import array_value
 
 # how far columns may be from orthonormal
 ORTHONORMAL = 1e-8
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, eq=False)
+@array_value()
 class Alignment:
     """Where a secret rotation ``y = Q h`` takes r orthonormal directions: ``Q a_j = b_j``.
 

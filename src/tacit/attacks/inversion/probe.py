@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,7 @@ from tacit._ground.checks import (
     positive,
     symmetric,
 )
-from tacit._ground.frozen import read_only
-from tacit._ground.reprs import short_repr
+from tacit._ground.frozen import array_value
 from tacit.attacks.exact.channels import Channel, CodeChannel
 from tacit.models.behaviours import Behaviours
 from tacit.models.language import LanguageModel
@@ -34,9 +32,7 @@ LOGITS = 1 << 25
 LEAST_VARIANCE = 1e-6
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, eq=False)
+@array_value()
 class Reports:
     """What the codes of one layer say of its states.
 
@@ -56,9 +52,7 @@ class Reports:
         return found
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, eq=False)
+@array_value()
 class TokenProbe:
     """Tokens as classes of states: ``h | v ~ N(m_v, R)`` after the layers given, side by side.
 

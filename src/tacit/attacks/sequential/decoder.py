@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, RandomSource, generator, integer
-from tacit._ground.frozen import read_only
-from tacit._ground.reprs import short_repr
+from tacit._ground.frozen import array_value
 from tacit._ground.values import Count, NonNegative, Share, value
 from tacit.attacks.exact.channels import CodeChannel
 from tacit.attacks.intervals import mean_interval, proportion_interval
@@ -27,9 +25,7 @@ from tacit.models.texts.prefixes import Tokens
 LIKELIEST = 48
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, eq=False)
+@array_value()
 class SequentialAttack:
     """What the decoder recovered, beside what the margins of the true prompts predict.
 

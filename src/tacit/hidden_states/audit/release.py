@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from tacit._ground.checks import Array, integer
-from tacit._ground.frozen import read_only
-from tacit._ground.reprs import short_repr
+from tacit._ground.frozen import array_value
 from tacit.guarantees.base import Guarantee
 from tacit.hidden_states.audit.catalogue import mechanism_of, told
 from tacit.hidden_states.audit.points import GuessPoint, Point, stated_numbers
@@ -33,9 +31,7 @@ USES: dict[str, tuple[str, str, Better]] = {
 }
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, kw_only=True, eq=False)
+@array_value(kw_only=True)
 class Audit:
     """What was measured of one layer, and what its release has to keep to.
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit._ground.checks import integer
-from tacit._ground.frozen import read_only
-from tacit._ground.reprs import short_repr
+from tacit._ground.frozen import array_value
 from tacit.codec import APART
 from tacit.guarantees import MaximalLeakage
 from tacit.guarantees.base import Guarantee
@@ -89,9 +88,7 @@ def secret_of(promise: PromptCodes) -> str:
     return "what a row holds" if promise.unit == ROW else promise.worded(SECRET)
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, kw_only=True, eq=False)
+@array_value(kw_only=True)
 class CodeRows(RowDetails):
     """Codes that were released, one for every row.
 

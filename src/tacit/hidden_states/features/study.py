@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 from tacit._ground.checks import choice, in_interval, integer, non_negative
-from tacit._ground.frozen import read_only
-from tacit._ground.reprs import short_repr
+from tacit._ground.frozen import array_value
 from tacit.attacks.intervals import proportion_interval
 from tacit.hidden_states.features.scored import FeatureScores
 from tacit.hidden_states.origin import HOLDERS, check_digests
@@ -212,9 +211,7 @@ class StateNaming:
         _check_share("blind", self.blind)
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, eq=False, kw_only=True)
+@array_value(kw_only=True)
 class FeatureStudy:
     """What ``measure_features`` found.
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, RandomSource, generator, integer
-from tacit._ground.frozen import frozen, read_only
-from tacit._ground.reprs import short_repr
+from tacit._ground.frozen import array_value, frozen
 from tacit.hidden_states.geometry.fisher import FisherInformation, fisher_information
 from tacit.hidden_states.geometry.least_signal import least_signal
 from tacit.hidden_states.geometry.methods import GEOMETRY, GeometryFit
@@ -22,9 +19,7 @@ STABLE_SHARE = 0.8
 ENERGY = 0.95
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, eq=False)
+@array_value()
 class Geometry:
     """Fisher information F and spread S of the last state at a layer, and what they say.
 

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from tacit._ground.checks import Array, RandomSource, generator, integer, matrix
-from tacit._ground.frozen import frozen, read_only
-from tacit._ground.reprs import short_repr
+from tacit._ground.frozen import array_value, frozen
 from tacit._ground.values import value
 from tacit.hidden_states.geometry.estimation import Geometry
 from tacit.hidden_states.geometry.projections import orthonormal_basis
@@ -43,9 +42,7 @@ class QuantisedMargin:
     clipped: float
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, eq=False)
+@array_value()
 class Margins:
     """One-step margins ``m(x) = min_{v ≠ y} ‖P h(x ⊕ y) − P h(x ⊕ v)‖`` of n prompts.
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit._ground.checks import Array, integer
-from tacit._ground.frozen import read_only
-from tacit._ground.reprs import short_repr
+from tacit._ground.frozen import array_value
 from tacit.codec import APART, HOLDER, MISSING
 from tacit.covariance import Covariance, covariance_from_dict, described_fields
 from tacit.guarantees import RenyiDP
@@ -34,9 +33,7 @@ BARE = "it holds no noise and claims a finite ε"
 LINEAR = 1e-6
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, kw_only=True, eq=False)
+@array_value(kw_only=True)
 class StateRows(RowDetails):
     """Noisy states and the noise in them; no clean state inside.
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
 from tacit._ground.checks import Array, integer
-from tacit._ground.frozen import read_only
-from tacit._ground.reprs import short_repr
+from tacit._ground.frozen import array_value
 from tacit.codec import APART
 from tacit.guarantees.base import Guarantee
 from tacit.hidden_states.codebooks.certificates import PROMPT
@@ -24,9 +23,7 @@ KIND = "hidden-quotients"
 QUOTIENT = "quotient"
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, kw_only=True, eq=False)
+@array_value(kw_only=True)
 class QuotientRows(RowDetails):
     """Noisy quotients; nothing clean inside.
 

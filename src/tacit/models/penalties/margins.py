@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,7 @@ import torch
 from torch import Tensor
 
 from tacit._ground.checks import choice, integer, positive
-from tacit._ground.frozen import read_only
-from tacit._ground.reprs import short_repr
+from tacit._ground.frozen import array_value
 from tacit.models.penalties.step import Step, check_layers, check_weight
 
 OBJECTIVES = ("hinge", "anisotropic", "ratio")
@@ -20,9 +18,7 @@ OBJECTIVES = ("hinge", "anisotropic", "ratio")
 SMALLEST = 1e-12
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, eq=False)
+@array_value()
 class MarginPenalty:
     """λ times an objective of soft-min margins m_B, m_I between next tokens.
 

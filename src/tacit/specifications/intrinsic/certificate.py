@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit._ground.checks import array, generator, in_interval, integer, positive
-from tacit._ground.frozen import read_only
+from tacit._ground.frozen import array_value
 from tacit._ground.random import released_normal
 from tacit._ground.reprs import short_repr, shown
 from tacit._ground.values import value
@@ -195,9 +195,7 @@ def certify(
     )
 
 
-@read_only
-@short_repr
-@dataclass(frozen=True, kw_only=True, eq=False)
+@array_value(kw_only=True)
 class CompactFactor:
     """B of one release and what it promises; neither A nor the floor's noise is kept in it.
 

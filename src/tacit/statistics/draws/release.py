@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any
 
 import numpy as np
 
 from tacit._ground.checks import Array, integer, positive
-from tacit._ground.frozen import read_only
+from tacit._ground.frozen import array_value
 from tacit._ground.numbers import EPS
-from tacit._ground.reprs import short_repr, shown
+from tacit._ground.reprs import shown
 from tacit.codec import HOLDER
 from tacit.conversions import success_from_information
 from tacit.design.base import Design
@@ -62,9 +61,7 @@ WITH_NOISE = "the noise is independent of all else, computed in double precision
 WITHOUT_NOISE = "the output is published as it is, without noise, as double-precision numbers"
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, kw_only=True, eq=False)
+@array_value(kw_only=True)
 class DrawDetails(NumbersDetails):
     """What a release of a draw keeps.
 

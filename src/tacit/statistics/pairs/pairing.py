@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit._ground.checks import Array, RandomSource, array, generator, integer
-from tacit._ground.frozen import read_only
+from tacit._ground.frozen import array_value
 from tacit._ground.random import fair_choices
-from tacit._ground.reprs import short_repr
 
 Indices: TypeAlias = npt.NDArray[np.intp]
 
 SMALLEST_GROUP = 2
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, eq=False)
+@array_value()
 class Pairing:
     """P disjoint groups of k rows each; of every group one row is drawn, each as likely.
 

@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit._ground.checks import Array
-from tacit._ground.frozen import FrozenMapping, read_only
-from tacit._ground.reprs import short_repr
+from tacit._ground.frozen import FrozenMapping, array_value
 from tacit.statistics.queries.sums import Condition, Term, Totals, row_values
 
 # More categories than this are numbers, and named by the edges of bins.
@@ -29,9 +28,7 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 RowFunction: TypeAlias = Callable[[Array], Any]
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, eq=False)
+@array_value()
 class Columns:
     """The columns of a table, and what is known of them before anything is drawn.
 

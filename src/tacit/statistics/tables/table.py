@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from tacit._ground.checks import Array
-from tacit._ground.frozen import read_only
-from tacit._ground.reprs import short_repr
+from tacit._ground.frozen import array_value
 
 
 @dataclass(frozen=True)
@@ -32,9 +31,7 @@ class Category:
     declared: bool
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, eq=False)
+@array_value()
 class DataTable:
     """Columns of finite numbers, read by ``read_table`` or ``read_query``; a pool as it is.
 

@@ -11,7 +11,7 @@ import torch
 from scipy.stats import chi2
 
 from tacit._ground.checks import Array, in_interval, integer
-from tacit._ground.frozen import read_only
+from tacit._ground.frozen import array_value
 from tacit._ground.reprs import short_repr
 from tacit.attacks.exact.channels import CodeChannel, GaussianChannel
 from tacit.attacks.inversion.inverters import Inverter
@@ -29,9 +29,7 @@ TOGETHER = 5
 LARGEST_SEED = 2**40
 
 
-@short_repr
-@read_only
-@dataclass(frozen=True, eq=False)
+@array_value()
 class VerifiedPrompts:
     """Prompts that explain releases best of all that were tried.
 
