@@ -12,8 +12,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from tacit import Run
-from tacit.attacks import coins
+from tacit import Run, codec
+from tacit.attacks import OneRunAudit, coins
 from tacit.models import docstring_corpus, load
 from tacit.models.texts.corpus import hold_out
 from tacit.training import Beside, Indistinguishable, References, bounded_probability
@@ -128,7 +128,7 @@ def row(copies: int, epsilon: float | None, sizes: dict[str, Any]) -> dict[str, 
         if mu is None or reference is None
         else bounded_probability(reference.high, mu),
         "mu": mu,
-        "audit": audit.to_dict(),
+        "audit": codec.write(OneRunAudit, audit),
         "guessed": attacks[0].success.to_dict(),
     }  # fmt: skip
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,17 +53,3 @@ class Interval:
             "high": self.high,
             "confidence": self.confidence,
         }
-
-    @classmethod
-    def from_dict(cls, name: str, content: Any) -> Interval:
-        """Return what ``to_dict`` described; ``name`` is what a ValueError calls it."""
-        if not isinstance(content, Mapping):
-            raise ValueError(f"{name}: expected an interval, got {type(content).__name__}")
-        # a field that is missing or unknown is a TypeError of the constructor
-        try:
-            return cls(**content)
-        except TypeError:
-            expected = "value, low, high and confidence"
-            raise ValueError(f"{name}: expected {expected}, got {sorted(content)}") from None
-        except ValueError as error:
-            raise ValueError(f"{name}.{error}") from None

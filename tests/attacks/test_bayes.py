@@ -1,10 +1,10 @@
 import itertools
-import json
 
 import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from tacit import codec
 from tacit.attacks import BayesAttack, bayes, bayes_success, likelihood_ratio
 from tacit.covariance import Dense, Diagonal, Factored, Isotropic
 
@@ -194,9 +194,7 @@ def test_success_is_not_the_mean_posterior_of_the_truth():
 
 def test_json_round_trip():
     attack = bayes([[0.0], [1.0]], Isotropic(1.0, 1), [0, 1], trials=50, rng=0)
-    assert BayesAttack.from_dict(json.loads(json.dumps(attack.to_dict()))) == attack
-    with pytest.raises(ValueError, match="attack: expected a Bayes attack"):
-        BayesAttack.from_dict({"success": 0.5})
+    assert codec.read(BayesAttack, codec.write(BayesAttack, attack), "attack") == attack
 
 
 @pytest.mark.parametrize("function", [bayes, bayes_success])

@@ -70,11 +70,6 @@ class PerExample(ABC):
         """(B,) squared norms ‖g_i‖² as the Gram matrix has them, None without one."""
         return None if self.gram is None else np.diagonal(self.gram).copy()
 
-    @property
-    def mean_losses(self) -> float:
-        """Mean of the losses."""
-        return float(self.losses.mean())
-
     def check(self) -> None:
         """Refuse a batch that no step can be made of, before anything is spent on it.
 

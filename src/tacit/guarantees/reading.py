@@ -71,16 +71,6 @@ def guarantee_from_dict(data: Mapping[str, Any]) -> Guarantee:
     return kind(**{name: decoded(v) if name in numbers else v for name, v in content.items()})
 
 
-def guarantee_of(kind: type[Kind], name: str, data: Any) -> Kind:
-    """Rebuild a guarantee where only this type will do; ``name`` says where it stands."""
-    if not isinstance(data, Mapping):
-        raise ValueError(f"{name}: expected {kind.__name__}, got {type(data).__name__}")
-    found = guarantee_from_dict(data)
-    if not isinstance(found, kind):
-        raise ValueError(f"{name}: expected {kind.__name__}, got {type(found).__name__}")
-    return found
-
-
 def guarantee_from_json(document: str) -> Guarantee:
     """Rebuild the guarantee that `Guarantee.to_json` wrote.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from tacit import guarantees
 from tacit._ground.checks import in_interval, integer, non_negative
@@ -92,14 +91,6 @@ class InformationBracket:
             source=self.method if source is None else source,
             confidence=None if self.deterministic else self.confidence,
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return every field, for strict JSON; an unbounded side is None."""
-        fields: dict[str, Any] = dict(vars(self))
-        # JSON has no inf
-        for name in ("lower", "estimate", "upper"):
-            fields[name] = fields[name] if math.isfinite(fields[name]) else None
-        return fields
 
 
 def bracket_of(nats: float, confidence: float, method: str) -> InformationBracket:

@@ -13,8 +13,6 @@ from torch import Tensor
 from tacit._ground.checks import integer
 
 ROWS_TOGETHER = 4096
-# Relative error of a probability whose logarithm was stored in half precision is below 2%.
-LARGEST_EXCESS = 0.05
 SMALLEST = 1e-30
 
 

@@ -13,8 +13,6 @@ from tacit.releases.contradiction import refuted, standing
 from tacit.releases.kinds import kind_named
 from tacit.releases.numbers import INTERVAL_CONFIDENCE
 from tacit.text import (
-    in_nats,
-    number_up,
     percent,
     percent_up,
     share_down,
@@ -186,11 +184,6 @@ def use_words(release: Release[Any], name: str) -> str:
         return f"{value} [{low[:-1]}, {high[:-1]}]{level}"
     value, low, high = (significant(end) for end in ends)
     return f"{value} [{low}, {high}] {use.unit}{level}"
-
-
-def information_words(release: Release[Any]) -> str | None:
-    """Return the bound on the information, rounded up."""
-    return None if release.information is None else in_nats(number_up(release.information))
 
 
 def _made(release: Release[Any]) -> str:

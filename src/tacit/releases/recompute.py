@@ -8,11 +8,9 @@ from typing import Any
 
 from tacit._ground.reprs import shown
 from tacit.attacks.intervals import least_upper_end
-from tacit.conversions import success_from_information
-from tacit.guarantees import SuccessBound
 from tacit.guarantees.agreement import agree
 from tacit.guarantees.base import Guarantee
-from tacit.releases.release import DERIVED, Attack, Release
+from tacit.releases.release import Attack, Release
 
 # What every release that draws assumes; a seed voids it, which is a state and no assumption.
 FROM_SYSTEM = "the randomness is the operating system's"
@@ -33,22 +31,6 @@ def check_designed(release: Release[Any], designed: float | None) -> None:
         raise ValueError(
             f"the noise was designed for {designed!r} nats, the guarantee says {told!r}"
         )
-
-
-def check_derived(release: Release[Any]) -> None:
-    """Refuse a success below what the information beside it gives, where that is its source.
-
-    Raises:
-        ValueError: one is.
-    """
-    told = release.information
-    for held in release.guarantees if told is not None else ():
-        if isinstance(held, SuccessBound) and DERIVED in held.source:
-            least = float(success_from_information(told, held.prior))  # type: ignore[arg-type]
-            if held.success < least * (1.0 - ROUNDING):
-                raise ValueError(
-                    f"the information beside a success of {held.success:.6g} gives {least:.6g}"
-                )
 
 
 def check_assumed(release: Release[Any], expected: Sequence[str]) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,14 +15,12 @@ from tacit._ground.checks import RandomSource, generator, in_interval, integer, 
 from tacit._ground.random import fair_choices
 from tacit._ground.reprs import shown
 from tacit.attacks.audit.bounds import (
-    ROUNDING,
     gaussian_epsilon,
     lower_epsilon,
     lower_mu,
     refutes_profile,
 )
 from tacit.attacks.membership.roc import truth_values
-from tacit.documents import MALFORMED, encoded
 from tacit.guarantees import ApproximateDP, GaussianDP, Guarantee, RenyiDP
 from tacit.text import number_down, number_up, share_down
 
@@ -181,32 +178,6 @@ class OneRunAudit:
             f"μ at least {number_down(self.mu_low)}."
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description that ``from_dict`` reads back."""
-        return {name: encoded(value) for name, value in asdict(self).items()}
-
-    @staticmethod
-    def from_dict(description: Any) -> OneRunAudit:
-        """Return the audit that ``to_dict`` described, its bounds worked out again.
-
-        Raises:
-            ValueError: a field is missing or malformed, or the bounds are not those of the counts.
-        """
-        try:
-            given = tuple(
-                (choice["top"], choice["bottom"], choice["right"])
-                for choice in description["choices"]
-            )
-            found = _audit(
-                description["canaries"], given, description["delta"], description["confidence"]
-            )
-            stored = dict(description)
-        except (ValueError, *MALFORMED) as error:
-            raise ValueError(f"audit: expected the audit of a run, got {error!r}") from None
-        if not _agree(stored, found.to_dict()):
-            raise ValueError("audit: the bounds given are not those of the guesses counted")
-        return found
-
 
 def coins(canaries: int, rng: RandomSource = None) -> npt.NDArray[np.bool_]:
     """Draw the fair coins that decide which canaries are in the run.
@@ -348,17 +319,6 @@ def _several(name: str, given: Any) -> list[int]:
     if not several:
         raise ValueError(f"{name}: expected at least one number, got none")
     return [integer(name, one, minimum=0) for one in several]
-
-
-def _agree(stored: Any, found: Any) -> bool:
-    """Whether a description is another's, but for what another machine's last digits differ in."""
-    if isinstance(found, dict) and isinstance(stored, Mapping):
-        return stored.keys() == found.keys() and all(_agree(stored[at], found[at]) for at in found)
-    if isinstance(found, list) and isinstance(stored, list):
-        return len(stored) == len(found) and all(map(_agree, stored, found))
-    if isinstance(found, float) and isinstance(stored, float):
-        return math.isclose(stored, found, rel_tol=ROUNDING)
-    return type(stored) is type(found) and bool(stored == found)
 
 
 def _check_coins(inside: npt.NDArray[np.bool_]) -> None:

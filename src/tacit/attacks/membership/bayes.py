@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -65,24 +64,6 @@ class BayesAttack:
     confidence: float
     prior: float
     classes: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description that ``from_dict`` reads back."""
-        return {**vars(self), "interval": list(self.interval)}
-
-    @staticmethod
-    def from_dict(description: Any) -> BayesAttack:
-        """Return the attack that ``to_dict`` described.
-
-        Raises:
-            ValueError: a field is missing or unknown.
-        """
-        try:
-            fields = dict(description)
-            low, high = fields["interval"]
-            return BayesAttack(**{**fields, "interval": (float(low), float(high))})
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"attack: expected a Bayes attack, got {error!r}") from None
 
 
 def bayes(

@@ -63,50 +63,9 @@ class MembershipAttack:
     prior: float
     compared: tuple[tuple[str, float], ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description that ``from_dict`` reads back."""
-        return {
-            "name": self.name,
-            "trials": self.trials,
-            "success": self.success,
-            "interval": list(self.interval),
-            "confidence": self.confidence,
-            "worst_success": self.worst_success,
-            "worst_interval": list(self.worst_interval),
-            "worst_record": self.worst_record,
-            "prior": self.prior,
-            "compared": [list(pair) for pair in self.compared],
-        }
-
     def with_record(self, record: int) -> MembershipAttack:
         """Return the same attack with the worst row under another number."""
         return replace(self, worst_record=record)
-
-    @staticmethod
-    def from_dict(description: Any) -> MembershipAttack:
-        """Return the attack that ``to_dict`` described.
-
-        Raises:
-            ValueError: a field is missing or unknown.
-        """
-        try:
-            fields = dict(description)
-            for name in ("interval", "worst_interval"):
-                low, high = fields[name]
-                fields[name] = (float(low), float(high))
-            fields["compared"] = tuple((str(a), float(s)) for a, s in fields.get("compared", ()))
-            found = MembershipAttack(**fields)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"attack: expected a membership attack, got {error!r}") from None
-        _check_ends("attack", "", found.success, found.interval)
-        _check_ends("attack", "worst_", found.worst_success, found.worst_interval)
-        return found
-
-
-def _check_ends(name: str, which: str, success: Any, ends: tuple[float, float]) -> None:
-    share = in_interval(f"{name}.{which}success", success, 0.0, 1.0)
-    if not 0.0 <= ends[0] <= share <= ends[1] <= 1.0:
-        raise ValueError(f"{name}.{which}interval: expected 0 <= low <= success <= high <= 1")
 
 
 def membership_attack(

@@ -57,36 +57,6 @@ class RocSummary:
     operating_points: tuple[OperatingPoint, ...]
     confidence: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description that ``from_dict`` reads back."""
-        return {
-            **vars(self),
-            "balanced_accuracy_interval": list(self.balanced_accuracy_interval),
-            "auc_interval": list(self.auc_interval),
-            "operating_points": [
-                {**vars(point), "interval": list(point.interval)} for point in self.operating_points
-            ],
-        }
-
-    @staticmethod
-    def from_dict(description: Any) -> RocSummary:
-        """Return the summary that ``to_dict`` described.
-
-        Raises:
-            ValueError: a field is missing or unknown.
-        """
-        try:
-            fields = dict(description)
-            for name in ("balanced_accuracy_interval", "auc_interval"):
-                fields[name] = _pair(fields[name])
-            fields["operating_points"] = tuple(
-                OperatingPoint(**{**point, "interval": _pair(point["interval"])})
-                for point in fields["operating_points"]
-            )
-            return RocSummary(**fields)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"roc: expected a summary of scores, got {error!r}") from None
-
 
 def roc(
     scores: ArrayLike,
@@ -270,8 +240,3 @@ def _share_above(scores: Array, thresholds: Array) -> Array:
     below = np.searchsorted(np.sort(scores), thresholds)
     share: Array = (scores.size - below) / scores.size
     return share
-
-
-def _pair(values: Any) -> tuple[float, float]:
-    low, high = values
-    return float(low), float(high)

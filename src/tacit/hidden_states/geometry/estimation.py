@@ -95,11 +95,6 @@ class Geometry:
         return len(self.spectrum)
 
     @property
-    def effective_rank_fraction(self) -> float:
-        """ρ = r95/d."""
-        return self.effective_rank / self.width
-
-    @property
     def dense_fisher(self) -> Array:
         """F as a (d, d) array."""
         return self.fisher if self.fisher.ndim == 2 else np.diag(self.fisher)

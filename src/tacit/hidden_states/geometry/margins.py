@@ -73,16 +73,6 @@ class Margins:
         return ratios
 
     @property
-    def fisher_fraction(self) -> float:
-        """Median of m_B/m: √(k/d) where differences are isotropic."""
-        return float(np.median(_ratio(self.leading, self.full)))
-
-    @property
-    def random_fraction(self) -> float:
-        """Median of the random subspace's margin over m."""
-        return float(np.median(_ratio(self.random, self.full)))
-
-    @property
     def expected_fraction(self) -> float:
         """√(k/d)."""
         return float(np.sqrt(self.rank / self.width))

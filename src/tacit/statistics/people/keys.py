@@ -13,7 +13,6 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from tacit._ground.checks import RandomSource, generator, in_interval, integer, positive
-from tacit._ground.reprs import shown
 from tacit.design.grid import ROUNDING_VARIANCE, discrete_gaussian, random_bits
 from tacit.guarantees.adjacency import Adjacency
 from tacit.statistics.people.noise import DISCRETE_SLACK
@@ -234,8 +233,3 @@ def _at_most(pairs: Whole, most: int, source: np.random.Generator) -> tuple[Whol
     rank = np.arange(len(whose)) - np.repeat(first, sizes)
     number = np.repeat(np.arange(len(first)), sizes)
     return number[rank < most], pairs[1][order][rank < most]
-
-
-def key_words(keys: tuple[str | float, ...]) -> str:
-    """Return how many keys were found, and of a few which, in words."""
-    return f"{len(keys)} found: {shown(list(keys))}" if keys else "none found"
