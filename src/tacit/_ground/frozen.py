@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import wraps
 from typing import Any, TypeVar, dataclass_transform
 
@@ -64,13 +64,13 @@ def _is_still(values: Any) -> bool:
 
 def owned_fields(value: Any) -> None:
     """Make the arrays in the fields of a frozen dataclass its own, and writing to them an error."""
-    for field in fields(value):
-        held = getattr(value, field.name, None)
+    for one in fields(value):
+        held = getattr(value, one.name, None)
         if isinstance(held, np.ndarray):
-            object.__setattr__(value, field.name, frozen(held))
-        elif isinstance(held, tuple) and any(isinstance(one, np.ndarray) for one in held):
-            owned = (frozen(one) if isinstance(one, np.ndarray) else one for one in held)
-            object.__setattr__(value, field.name, tuple(owned))
+            object.__setattr__(value, one.name, frozen(held))
+        elif isinstance(held, tuple) and any(isinstance(entry, np.ndarray) for entry in held):
+            owned = (frozen(entry) if isinstance(entry, np.ndarray) else entry for entry in held)
+            object.__setattr__(value, one.name, tuple(owned))
 
 
 def read_only(kind: type[Kind]) -> type[Kind]:
@@ -97,7 +97,7 @@ def read_only(kind: type[Kind]) -> type[Kind]:
     return kind
 
 
-@dataclass_transform(frozen_default=True, eq_default=False)
+@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
 def array_value(*, kw_only: bool = False) -> Callable[[type[Kind]], type[Kind]]:
     """Make a frozen value of arrays, which are its own, read-only, and short in its ``repr``.
 
