@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
 
+from tacit import codec
 from tacit._ground.checks import Array, RandomSource, generator, in_interval, matrix, vector
 from tacit._ground.numbers import EPS
 from tacit.accounting import PrivacyProfile
@@ -125,7 +126,7 @@ class CanaryGame:
         """Return a JSON-able description."""
         return {
             "models": self.models,
-            "played": {name: found.to_dict() for name, found in self.played},
+            "played": {name: codec.write(RocSummary, found) for name, found in self.played},
             "bound": None if self.bound is None else self.bound.success,
             "auc_bound": self.auc_bound,
             "refuted": self.refuted,
