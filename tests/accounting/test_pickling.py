@@ -31,7 +31,7 @@ PROFILES = {
     "vector": lambda: accounting.vector_projection(dim=40, rank=4, alignment=0.5),
     "sketch": lambda: accounting.sketch(rank=8, dim=40, gamma=0.3),
     "sketch from ratio": lambda: accounting.sketch_from_ratio([1.1, 0.95], 8),
-    "sketch within": lambda: accounting.sketch_within(rank=8, dim=40, lowest=0.9, highest=1.2),
+    "sketch within": lambda: accounting.sketch_within(rank=4, dim=6, lowest=0.9, highest=1.2),
     "noise after": lambda: accounting.projected_plus_noise(
         dim=40, rank=4, sensitivity=1.0, noise_std=2.0, alignment=0.4
     ),
