@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 from tacit._ground.files import absolute
 from tacit_dock.errors import RefusedError
@@ -134,12 +133,7 @@ class Upload:
     def __enter__(self) -> Upload:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.discard()
 
     @property

@@ -9,7 +9,6 @@ import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypedDict, Unpack
 
 from tacit._ground.files import read_bytes, write_text_atomic
@@ -109,12 +108,7 @@ class DockClient:
     def __enter__(self) -> DockClient:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

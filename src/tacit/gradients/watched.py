@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -34,12 +33,7 @@ class WatchedLayers:
             self._handles.append(module.register_forward_hook(self._hook(name)))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Leave the layers as they were."""
         while self._handles:
             self._handles.pop().remove()

@@ -75,7 +75,7 @@ def update_log_ratio(
 
     Source: Neyman and Pearson (1933); lora-privacy, Eq. M2 for the noise.
     """
-    if method.noise == "none":
+    if method.noise_kind == "none":
         raise ValueError(f"method: expected one that adds noise, got {method.name}")
     scale = positive("std", std)
     rate = in_interval("sampling_rate", sampling_rate, 0.0, 1.0, open_low=True)
@@ -86,7 +86,7 @@ def update_log_ratio(
     moved = clean(canary.double())
     # U − m(V_others): noise, and the canary if it was in
     residual = published.double() - clean(others.double())
-    if method.noise == "projected" and exact is not None:
+    if method.noise_kind == "projected" and exact is not None:
         seen, moved = _whiten(residual, moved, exact, full=method.full)
     else:
         seen = residual
@@ -267,7 +267,7 @@ class _Run:
 
     @property
     def noisy(self) -> bool:
-        return self.std > 0.0 and self.method.noise != "none"
+        return self.std > 0.0 and self.method.noise_kind != "none"
 
     def train(self, inside: Tensor, steps: int) -> tuple[Array, Array]:
         """Return weights (m, classes, d) and log-ratios (m,) of heads trained side by side."""

@@ -66,7 +66,7 @@ def test_is_one_head_at_a_time(method, monkeypatch):
     shape = (4, 2, WIDTH)
     found = [values.double().numpy() for values in drawn if tuple(values.shape) == shape]
     for model in range(4):
-        if method.noise != "independent" or not method.full:
+        if method.noise_kind != "independent" or not method.full:
             used = [values[model] / np.sqrt(2) for values in found]
             used = used if method.fresh else used[:1] * STEPS
         else:

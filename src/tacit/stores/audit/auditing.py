@@ -149,7 +149,9 @@ def audit_store(
         )
         for one in traces
     ]
-    whole = [_Part.of(name, one, codec) for name, one in (opened.parts or {"": opened}).items()]
+    whole = [
+        _AuditedPart.of(name, one, codec) for name, one in (opened.parts or {"": opened}).items()
+    ]
     faults += [fault for one in whole for fault in one.faults(codec)]
     if place is not None and opened.rows is not None and opened.sealed is None:
         faults += _log_faults(place)
@@ -173,7 +175,7 @@ def audit_store(
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
+class _AuditedPart:
     """One file of a folder, or the store itself, and how many of its rows are a codebook's."""
 
     name: str
@@ -181,11 +183,11 @@ class _Part:
     coded: int | None
 
     @staticmethod
-    def of(name: str, opened: OpenedStore, codec: Codec | None) -> _Part:
+    def of(name: str, opened: OpenedStore, codec: Codec | None) -> _AuditedPart:
         coded = None
         if codec is not None and opened.vectors is not None:
             coded = on_codebook(codec, opened.vectors)
-        return _Part(name, opened, coded)
+        return _AuditedPart(name, opened, coded)
 
     def faults(self, codec: Codec | None) -> list[Fault]:
         found = _live_faults(self.opened, codec, self.coded)
