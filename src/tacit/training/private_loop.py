@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -85,6 +85,7 @@ class PrivateLoop:
         self._tracked: dict[str, Any] = {}
         self._others: dict[str, Any] = {}
         self._still = Still(self._model, self._parameters)
+        self.loader.ready = self._check_trained
         entries = (
             [] if secret is None else [ReservedEntry(secret, prepared.spends, prepared.description)]
         )
@@ -154,6 +155,7 @@ class PrivateLoop:
         """
         self._refuse_over()
         refuse_mixing(self._model)
+        self._check_trained()
         current = self.loader.current
         count = None if current is None else len(current.records)
         if isinstance(losses, Tensor) and losses.ndim == 0:
@@ -275,6 +277,15 @@ class PrivateLoop:
         for handle in self._handles:
             handle.remove()
         self._stack.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a private loop cannot be copied or pickled: one reservation is one release; store it "
+            "by LoopSettings(checkpoint=…), and average or copy the model"
+        )
+
+    def _check_trained(self) -> None:
+        self._still.check_trained(alone=self._workers.size == 1)
 
     def _canaries(self) -> DiracCanaries | None:
         """Return the canaries of an audit, which are drawn as records are."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -65,6 +65,7 @@ class SampledLoader:
         taken: steps that are done.
         work: all steps, as the account has them.
         current: what was yielded last and waits for its backward pass; None where nothing does.
+        ready: refuses a model that no batch may pass through.
     """
 
     def __init__(self, plan: LoopPlan, workers: Workers) -> None:
@@ -79,6 +80,7 @@ class SampledLoader:
         # where accelerate's loader puts its batches
         self._device = getattr(self._loader, "device", None)
         self.current: Piece | None = None
+        self.ready: Callable[[], None] = lambda: None
 
     def __len__(self) -> int:
         """Return the steps of an epoch."""
@@ -118,6 +120,7 @@ class SampledLoader:
                     "loader: expected one pass at a time, got the next batch of one that another "
                     "pass has followed"
                 )
+            self.ready()
             self.current = piece
             yield batch if self._device is None else map_tensors(batch, self._placed)
         self.refuse_waiting()

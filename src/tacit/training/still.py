@@ -25,6 +25,7 @@ class Still:
 
     def __init__(self, model: nn.Module, trained: Mapping[str, nn.Parameter]) -> None:
         self._model, self._trained = model, {id(one) for one in trained.values()}
+        self._moved = dict(trained)
         self._buffers = self._versions()
         self.model = digest_of_tensors(
             sorted((name, whole_of(one)) for name, one in self._all(trained=True))
@@ -39,6 +40,20 @@ class Still:
                 raise ValueError(
                     f"model: the buffer {name} changes in the forward pass, and what it learns of "
                     "the examples would be published without noise"
+                )
+
+    def check_trained(self, *, alone: bool) -> None:
+        """Refuse a trained parameter that was frozen, or that the model no longer has.
+
+        Args:
+            alone: whether one process holds the model: what spreads it puts others in their place.
+        """
+        held = dict(self._model.named_parameters()) if alone else self._moved
+        for name, one in self._moved.items():
+            if held.get(name) is not one or not one.requires_grad:
+                raise ValueError(
+                    f"model: expected {name} to be trained to the end, got one that was frozen, "
+                    "tied or replaced after the loop was made"
                 )
 
     def check_values(self) -> None:
