@@ -598,7 +598,7 @@ def of_visits(more):
 @tells_nothing_beside("session", "statistic-people")
 def test_the_command_of_a_session_about_persons(interference):
     command = ["session", "in.csv", "--protect", "table", "--mu", "2", "--person", "who"]
-    command += ["--bounds", BOUNDS, "--columns", "age,income", "--clip", "3"]
+    command += ["--bounds", BOUNDS, "--columns", "age,income", "--clip", "3", "--max-rows", "2"]
     command += ["--questions", "asked.txt", "--json", "all.json"]
     other = of_visits(["1e9,-1e9,p77", "nan,,p77", "forty,inf,p77"] * 9)
     pair = interference.commands(

@@ -105,6 +105,17 @@ class Protection:
         ),
     ] = None
 
+    max_rows: Annotated[
+        int | None,
+        typer.Option(
+            help="Rows of one person that are read, at most; which stay depends on theirs alone."
+        ),
+    ] = None
+    max_groups: Annotated[
+        int | None,
+        typer.Option(help="Groups that one person's rows are read in, at most; chosen likewise."),
+    ] = None
+
     def promise(self, policy: TablePolicy) -> Table:
         """Return the promise, what was declared in the policy included."""
         own = {name: getattr(self, name) for name in ("success", "mu", "epsilon", "delta", "rho")}
@@ -117,6 +128,8 @@ class Protection:
             person=self.person or settings.get("person"),
             unit=self.unit or settings.get("unit"),
             clip=clip,
+            max_rows=self.max_rows or settings.get("max_rows"),
+            max_groups=self.max_groups or settings.get("max_groups"),
             bounds={**policy.bounds, **_spelled("bounds", bounds_of, self.bounds or ())} or None,
             levels={**policy.keys, **_spelled("keys", levels_of, self.keys or ())} or None,
         )

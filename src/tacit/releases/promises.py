@@ -155,7 +155,7 @@ def check_unit(promise: Any) -> None:
     Raises:
         ValueError: the message names the field.
     """
-    for name in ("unit", "clip"):
+    for name in ("unit", "clip", "max_rows", "max_groups"):
         if promise.person is None and getattr(promise, name, None) is not None:
             raise ValueError(f"{name}: expected person, a column, beside it, got none")
     if promise.person is not None and not promise.person.strip():
@@ -263,6 +263,8 @@ class Table:
         unit: Word for a person in what is certified, such as household.
         clip: How far one person moves the numbers at most, as so many rows at the bounds, or auto:
             found from the table for a twentieth of the budget.
+        max_rows: Rows of one person that are read, at most; which stay depends on theirs alone.
+        max_groups: Groups that one person's rows are read in, at most; chosen likewise.
         consistent: Whether counts of rows of several tables are made whole, not negative and to add
             up, and sums to add up, of what is released alone; of persons.
 
@@ -286,6 +288,8 @@ class Table:
     person: str | None = None
     unit: str | None = None
     clip: Clip | None = None
+    max_rows: Count | None = None
+    max_groups: Count | None = None
     consistent: bool = False
 
     def _together(self) -> None:

@@ -15,6 +15,7 @@ from tacit._ground.numbers import LARGEST_EXACT
 from tacit._ground.reprs import shown
 from tacit.guarantees.adjacency import Adjacency
 from tacit.releases.promises import AUTO, Table
+from tacit.statistics.caps import caps_of
 from tacit.statistics.gaps import (
     as_numbers,
     nothing_there,
@@ -161,10 +162,14 @@ class Pool:
         named = seekable if sought is None else (sought,)
         known, levels = open_pool(pool, columns, promise, query=query, target=target, sought=named)
         persons = None
+        names: Sequence[str] = ()
         if hidden and not isinstance(known, DataTable):
             known = plain_rows(known)
         if person is not None:
-            known, columns, persons = _take_persons(known, columns, person)
+            named_persons = promise.max_rows or promise.max_groups if hidden else None
+            known, columns, persons, names = _take_persons(
+                known, columns, person, named=bool(named_persons)
+            )
         rows = as_numbers(known) if hidden else _own_rows(known, fewest)
         categories = known.categories if isinstance(known, DataTable) else {}
         own = _names_of_frame(known)
@@ -180,6 +185,21 @@ class Pool:
         declared = _read_levels(levels, labels, categories)
         if hidden:
             nothing = nothing_there(len(labels), bounds, declared)
+            grouped = {*declared, *(labels.index(one) for one in named if one in labels)}
+            caps = caps_of(promise, grouped=bool(grouped) and query is not None)
+            if caps is not None and persons is not None:
+                read = read_places(labels, None if query is None else columns_read(query, target))
+                # a row with nothing in a column that is read is none of the person's rows
+                whole = np.flatnonzero(~np.isnan(rows[:, read]).any(axis=1))
+                held = {
+                    labels[at]: _compared(rows[whole, at], declared.get(at), categories.get(name))
+                    for at, name in sorted(enumerate(labels), key=lambda pair: pair[1])
+                    if at in read or at in grouped
+                }
+                keys = [held.pop(labels[at]) for at in sorted(grouped, key=labels.__getitem__)]
+                stays = whole[caps.kept(persons[whole], names, list(held.values()), keys)]
+                rows = rows[stays]
+                persons = np.unique(persons[stays], return_inverse=True)[1].reshape(-1)
             rows, persons = without_gaps(
                 rows,
                 persons,
@@ -572,10 +592,24 @@ def _recode(pool: Any, name: str, declared: Sequence[str]) -> DataTable:
     )
 
 
+def _compared(values: Array, levels: tuple[float, ...] | None, kind: Category | None) -> Array:
+    """Return a column as its rows are put in order: words by their bytes; NaN where no level."""
+    found = values if levels is None else np.where(np.isin(values, levels), values, np.nan)
+    if kind is None or not len(kind.levels):
+        return found
+    ranks = np.argsort(np.argsort([one.encode() for one in kind.levels])).astype(float)
+    # what is no code is NaN already
+    places = np.nan_to_num(found).astype(np.intp)
+    return np.where(np.isnan(found), np.nan, ranks[places])
+
+
 def _take_persons(
-    known: Any, columns: Sequence[str] | None, person: str
-) -> tuple[Any, Any, npt.NDArray[np.intp]]:
-    """Return the pool and its names without the column of the persons, and their places (N,)."""
+    known: Any, columns: Sequence[str] | None, person: str, *, named: bool
+) -> tuple[Any, Any, npt.NDArray[np.intp], Sequence[str]]:
+    """Return the pool and its names without the column of the persons, and their places (N,).
+
+    Where they shall be ``named`` what they are called stands beside, by their places.
+    """
     own = _names_of_frame(known)
     names = own if own is not None else name_list([] if columns is None else columns)
     if person not in names:
@@ -587,17 +621,22 @@ def _take_persons(
     if not isinstance(known, DataTable):
         # a row of nobody is left out, as one of a table that is read is
         rows = known = rows[~np.isnan(rows[:, place])]
-    _, persons = np.unique(rows[:, place], return_inverse=True)
+    values, persons = np.unique(rows[:, place], return_inverse=True)
+    words = known.categories.get(person) if isinstance(known, DataTable) else None
+    called: Sequence[str] = ()
+    if named:
+        every = values.tolist()
+        called = [key_word(one) if words is None else words.levels[int(one)] for one in every]
     rest = [name for name in names if name != person]
     if columns is not None:
         columns = [name for name in name_list(columns) if name != person]
     if isinstance(known, DataTable):
-        return without_column(known, person), columns or None, persons.reshape(-1)
+        return without_column(known, person), columns or None, persons.reshape(-1), called
     left = np.delete(rows, place, axis=1)
     if not rest:
         # persons are counted, of whom no number is read
         rest, columns, left = [UNREAD], None, np.zeros((len(rows), 1))
-    return left, rest, persons.reshape(-1)
+    return left, rest, persons.reshape(-1), called
 
 
 def _names_of_frame(pool: Any) -> list[str] | None:

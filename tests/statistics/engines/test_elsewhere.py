@@ -15,6 +15,7 @@ from tacit.statistics.engines.statement import RowSource
 from tacit.statistics.engines.workflow import answer
 
 from .awkward import LEVELS, QUERIES, in_memory, plan, rows_of, shop, table
+from .test_caps import there as capped
 from .test_engine_quantiles import agree as quantiles_agree
 from .test_select import ANSWERED, BOUNDS, PROMISE, TOLD, moments, told
 
@@ -139,6 +140,16 @@ def test_whole_numbers_and_dates_are_compared_as_such_in_postgresql(postgres):
 def test_spark_weighs_at_quantiles_what_memory_does(number, session):
     frame = session.createDataFrame(rows_of(*table(number)), SCHEMA)
     quantiles_agree(number, {"t": frame}, Spark(session))
+
+
+@pytest.mark.services
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("number", range(3))
+def test_spark_keeps_the_rows_that_duckdb_does(number, session):
+    rows = rows_of(*table(number))
+    there, frame = session.createDataFrame(rows, SCHEMA), pd.DataFrame(rows)
+    frame.columns = ["who", "city", "a", "b"]
+    assert capped(number, {"t": there}, Spark(session)) == capped(number, {"t": frame})
 
 
 @pytest.mark.services

@@ -11,6 +11,8 @@ from sqlglot import exp
 
 from tacit._ground.checks import RandomSource
 from tacit.releases.promises import AUTO, Table
+from tacit.statistics.caps import caps_of
+from tacit.statistics.engines.caps import CapStatement
 from tacit.statistics.engines.contributors import InEngine
 from tacit.statistics.engines.dialects import Dialect
 from tacit.statistics.engines.duck import PARQUET, DuckDB
@@ -66,6 +68,9 @@ def pool_in_file(
     if not _readable(there, names, keys, promise):
         return None
     found = _selection(engine.dialect, there, person, names, keys, sought, promise)
+    caps = caps_of(promise, grouped=bool(keys))
+    if caps is not None:
+        found = replace(found, caps=CapStatement(caps, engine.dialect))
     pool = _pool(engine, found, sought, rng)
     # what cannot be asked is refused in the words that it is refused in anyway
     bound: Any = bind_query(query, pool.as_columns(looked_at=False))

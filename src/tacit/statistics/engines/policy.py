@@ -12,9 +12,11 @@ from tacit.releases.promises import AUTO
 from tacit.releases.strength import gaussian_mu
 
 KNOWN = {
-    "person": str, "unit": str, "clip": (int, float, str), "ledger": str, "secret": str,
+    "person": str, "unit": str, "clip": (int, float, str), "max_rows": int, "max_groups": int,
+    "ledger": str, "secret": str,
     "database": str, "tables": dict, "bounds": dict, "keys": dict, "budget": dict, "query": dict,
 }  # fmt: skip
+SETTINGS = ("person", "unit", "clip", "max_rows", "max_groups", "ledger", "secret", "database")
 STRENGTHS = ("success", "mu", "epsilon", "delta", "rho")
 
 
@@ -27,7 +29,7 @@ class TablePolicy:
         public: names of those that hold no persons.
         bounds: (lowest, highest) of columns, by name.
         keys: values of columns that queries group by.
-        settings: person, unit, clip, ledger, secret and database, where they were given.
+        settings: person, unit, clip, caps, ledger, secret and database, where they were given.
         query: how strongly one query protects, where it does not say.
         budget: what may be spent in all: mu, or epsilon alone.
     """
@@ -67,11 +69,7 @@ def read_policy(path: str) -> TablePolicy:
             raise ValueError(f"policy: expected another kind of value for {name!r}")
     folder = Path(path).expanduser().parent
     tables, public = _tables(content.get("tables", {}), folder, "database" in content)
-    settings: dict[str, Any] = {
-        name: content[name]
-        for name in ("person", "unit", "clip", "ledger", "secret", "database")
-        if name in content
-    }
+    settings: dict[str, Any] = {name: content[name] for name in SETTINGS if name in content}
     if "ledger" in settings and "://" not in settings["ledger"]:
         settings["ledger"] = str(folder / settings["ledger"])
     return TablePolicy(

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from sqlglot import exp
 
+from tacit.statistics.engines.caps import CapStatement
 from tacit.statistics.engines.dialects import Dialect
 from tacit.statistics.engines.expressions import (
     LARGEST_WHOLE,
@@ -115,6 +116,7 @@ class Selection:
         condition: what stands behind WHERE; empty for none.
         tables: names of the tables that are read.
         unit: the column of the persons.
+        caps: of the rows and groups of a person; None for none.
     """
 
     asked: tuple[Asked, ...]
@@ -125,6 +127,7 @@ class Selection:
     condition: str = field(repr=False)
     tables: tuple[str, ...]
     unit: str
+    caps: CapStatement | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -139,6 +142,16 @@ class Selection:
         text = f"SELECT {', '.join([f'{self.persons} AS p', *held])} FROM {self.origin}"
         if self.condition:
             text += f" WHERE {self.condition}"
+        if self.caps is not None:
+            # in the order of names, whatever that of a file or a statement is
+            numbers = sorted((name, f"x{place}") for place, name in enumerate(self.numbers))
+            keys = {
+                f"k{first + place}": f"k{first + place} IS NOT NULL"
+                if key.sought
+                else f"k{first + place} IN ({', '.join(key.literals)})"
+                for place, key in sorted(enumerate(self.keys), key=lambda pair: pair[1].name)
+            }
+            text = self.caps.text(text, [column for _, column in numbers], keys)
         coded = [{float(code): one for code, one in enumerate(key.literals)} for key in self.keys]
         return RowSource(text, {first + place: held for place, held in enumerate(coded)})
 

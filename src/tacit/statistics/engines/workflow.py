@@ -11,6 +11,8 @@ import numpy as np
 from tacit._ground.checks import RandomSource
 from tacit.releases.promises import AUTO, Effort, Table
 from tacit.releases.release import Release
+from tacit.statistics.caps import caps_of
+from tacit.statistics.engines.caps import CapStatement
 from tacit.statistics.engines.contributors import InEngine
 from tacit.statistics.engines.expressions import refused
 from tacit.statistics.engines.keys import KeysInEngine, parts_in_engine
@@ -77,6 +79,7 @@ class Answer:
                 for name, (_, ends) in found.numbers.items()
                 if ends is not None
             ],
+            **({} if found.caps is None else {"caps": found.caps.caps.words(unit)}),
             "groups": [
                 f"{key.name}: {len(key.levels)} declared; rows of others are left out"
                 if not key.sought
@@ -205,10 +208,15 @@ def answer(
         found = select(root, there, engine.dialect, bounds, levels)
     except RecursionError:
         raise ValueError("sql: expected a shorter SELECT, got one too deep to read") from None
+    caps = caps_of(promise, grouped=bool(found.keys))
+    if caps is not None:
+        found = replace(found, caps=CapStatement(caps, engine.dialect))
+    # who has so many rows moves the numbers no farther
+    clip = promise.clip or promise.max_rows
     try:
-        return _certified(sql, found, promise, engine, rng, promise.clip or AUTO)
+        return _certified(sql, found, promise, engine, rng, clip or AUTO)
     except TooFewSumsError:
-        if promise.clip is not None:
+        if clip is not None:
             raise
         return _certified(sql, found, promise, engine, rng, FALLBACK_CLIP)
 

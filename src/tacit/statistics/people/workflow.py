@@ -14,6 +14,7 @@ from tacit.releases.promises import AUTO
 from tacit.releases.release import Release
 from tacit.statistics.bounded.contributions import MOST_ROWS, Contributions, contributions
 from tacit.statistics.bounded.workflow import summable
+from tacit.statistics.caps import caps_of
 from tacit.statistics.details import PROJECTED, NumbersDetails, Turn
 from tacit.statistics.people.consistent import consistency_of
 from tacit.statistics.people.contributors import Contributors, InPieces
@@ -340,6 +341,9 @@ def _declared_clip(added: Contributions, promise: Any) -> float | None:
         return None
     if promise.clip is not None:
         return float(promise.clip)
+    if promise.max_rows is not None:
+        # who has so many rows moves the numbers no farther
+        return float(promise.max_rows)
     raise ValueError(
         "clip: expected as how many of the largest rows one person may count at most, such as 10 "
         f"(more is cut, less is less noise), or {AUTO}, got none"
@@ -352,6 +356,9 @@ def _notes(added: Contributions, pool: Pool, details: PeopleDetails) -> list[str
     notes = []
     if added.query.terms:
         notes.append(f"what one {details.unit} adds, in all rows and numbers together, is clipped")
+    caps = caps_of(details.promise, grouped=True)
+    if caps is not None:
+        notes.append(caps.words(details.unit))
     if any(term.once for term in added.query.terms):
         notes.append(f"count says how many {details.unit}s there are; rows counts their rows")
     if details.quantiles:
