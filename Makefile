@@ -14,10 +14,10 @@ unexport PYTHONDONTWRITEBYTECODE
 export MALLOC_MMAP_THRESHOLD_ := 4294967296
 export MALLOC_TRIM_THRESHOLD_ := 8589934592
 
-# Bytecode is compiled at the end, on all cores: pip would do it on one.
+# Bytecode is compiled at the end, on all cores: pip would do it on one. A third of it nothing imports.
 INSTALL := $(BIN)/python -m pip install --quiet --no-compile
 define COMPILE
-@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib src >/dev/null 2>&1 || true
+@$(BIN)/python -m compileall -q -j 0 -x '/(tests|kubernetes|_inductor|transformers/models)/' $(VENV)/lib src >/dev/null 2>&1 || true
 endef
 
 # The CPU build of torch where its index answers, before anything that depends on torch can pull a
