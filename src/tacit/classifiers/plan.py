@@ -110,12 +110,8 @@ def fano_of_attacks(
     """Hold the attacks against the guarantee; return what the label attack's success implies."""
     if not measured:
         return None
-    entropy_of_input = _rounded_down_log(measured[0].classes)
+    entropy_of_input = math.nextafter(math.log(measured[0].classes), 0.0)
     Named.by(measured[0], INPUT, entropy_of_input).information(guarantee, confidence)
     if len(measured) == 1 or classes is None:
         return None
     return Named.by(measured[1], LABEL, classes.entropy).information(guarantee, confidence)
-
-
-def _rounded_down_log(count: int) -> float:
-    return math.nextafter(math.log(count), 0.0)

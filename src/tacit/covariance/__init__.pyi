@@ -1,7 +1,6 @@
 """Covariances of released noise: sampled and measured without forming a d×d matrix."""
 
 from .base import Covariance as Covariance
-from .coercion import as_covariance as as_covariance
 from .coercion import covariance_from_dict as covariance_from_dict
 from .coercion import described_fields as described_fields
 from .full import Dense as Dense

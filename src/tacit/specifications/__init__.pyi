@@ -37,7 +37,6 @@ from .risk import play_risk as play_risk
 from .risk import risk_bound as risk_bound
 from .specification import Specification as Specification
 from .specification import SpecificationSpace as SpecificationSpace
-from .specification import check_comparable as check_comparable
 from .specification import read_specification as read_specification
 from .specification import specification_from_bytes as specification_from_bytes
 from .subspace import PublicSubspace as PublicSubspace

@@ -104,7 +104,7 @@ class References:
             ValueError: a shape does not fit, a group is unknown or half inside.
         """
         # what the real input has of the batch
-        present = _inside(inside, size)
+        present = np.ones(size, dtype=bool) if inside is None else _table("inside", inside, (size,))
         if self.kind == "subsets":
             if not present.all():
                 raise ValueError("inside: expected all of the batch beside subsets, got less")
@@ -147,10 +147,6 @@ class References:
                 f"membership: expected −1 … {len(self) - 1}, got {low if low < NOBODY else high}"
             )
         return groups.astype(np.int64)
-
-
-def _inside(inside: Any, size: int) -> npt.NDArray[np.bool_]:
-    return np.ones(size, dtype=bool) if inside is None else _table("inside", inside, (size,))
 
 
 def _table(name: str, values: Any, shape: tuple[int, ...]) -> npt.NDArray[np.bool_]:

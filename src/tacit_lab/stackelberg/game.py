@@ -167,7 +167,7 @@ class _Match:
         warm_up = max(rules.period, rules.steps // 5)
         for _ in range(warm_up):
             self.follow(follower)
-        averaged, weight = _snapshot(self.leader), 0
+        averaged, weight = copy.deepcopy(self.leader.state_dict()), 0
         begin = int(rules.steps * (1.0 - AVERAGED_SHARE))
         for step, rate in enumerate(_rates(rules.steps)):
             _set_rate(follower, FOLLOWER_RATE * rate)
@@ -328,10 +328,6 @@ def _norm(gradients: tuple[Tensor | None, ...]) -> float:
 def _set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
     for group in optimiser.param_groups:
         group["lr"] = rate
-
-
-def _snapshot(module: nn.Module) -> dict[str, Tensor]:
-    return copy.deepcopy(module.state_dict())
 
 
 def _blend(average: dict[str, Tensor], module: Leader, weight: float) -> None:

@@ -93,7 +93,7 @@ class Discriminant(Learner):
             kept = rest = order
         within = _Within(released[rest], truth[rest], classes)
         right = {
-            (share, pull): _correct(scored(pull), truth[kept])
+            (share, pull): float((scored(pull).argmax(axis=1) == truth[kept]).mean())
             for share in SHRINKAGES
             # single precision tells six shares of right guesses apart
             for scored in [within.against(released[kept], share, np.float32)]
@@ -207,7 +207,3 @@ def _by_label(labels: Indices, count: int) -> Any:
 
     places = (labels, np.arange(len(labels)))
     return sparse.csr_array((np.ones(len(labels)), places), shape=(count, len(labels)))
-
-
-def _correct(scores: Array, labels: Indices) -> float:
-    return float((scores.argmax(axis=1) == labels).mean())

@@ -15,7 +15,7 @@ def proof(release: Release[CodeRows]) -> ReleaseProof | None:
     details = release.details
     epsilon, times = details.promise.epsilon, details.promise.releases
     if epsilon is None:
-        whole: list[Node | None] = [_code(math.prod(details.sizes))]
+        whole: list[Node | None] = [{"kind": "code", "sizes": [str(math.prod(details.sizes))]}]
     elif details.promise.near > 1:
         return None
     else:
@@ -27,7 +27,3 @@ def proof(release: Release[CodeRows]) -> ReleaseProof | None:
     return ReleaseProof(
         mechanism=mechanism, claims=claims_of(release.guarantees), given=release.all_assumptions
     )
-
-
-def _code(count: int) -> Node:
-    return {"kind": "code", "sizes": [str(count)]}

@@ -9,7 +9,6 @@ from .counts import TwoWayTable as TwoWayTable
 from .fitted import Centroids as Centroids
 from .fitted import Logistic as Logistic
 from .language import bind_query as bind_query
-from .language import built_in_queries as built_in_queries
 from .moments import Correlation as Correlation
 from .moments import CovarianceMatrix as CovarianceMatrix
 from .moments import LeastSquares as LeastSquares
