@@ -110,6 +110,7 @@ def fano_of_attacks(
     """Hold the attacks against the guarantee; return what the label attack's success implies."""
     if not measured:
         return None
+    # ln N, rounded down: with it falls what a success is said to take
     entropy_of_input = math.nextafter(math.log(measured[0].classes), 0.0)
     Named.by(measured[0], INPUT, entropy_of_input).information(guarantee, confidence)
     if len(measured) == 1 or classes is None:
