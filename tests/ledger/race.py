@@ -5,39 +5,40 @@ from __future__ import annotations
 import subprocess
 import sys
 
+# One process imports, and forks those that compete from one starting signal.
 RACE = """
-import sys
+import multiprocessing, sys
 from tacit.guarantees import InformationBound
 from tacit.ledger import BudgetExceededError, Ledger
 bound = InformationBound(nats=0.125, secret="rows", evidence="theorem", assumptions=(), source="t")
-ledger = Ledger(sys.argv[1])
-print("ready", flush=True)
-sys.stdin.readline()
-won = 0
-for attempt in range(8):
-    try:
-        ledger.reserve("s", bound, f"{sys.argv[2]}/{attempt}").commit({})
-        won += 1
-    except BudgetExceededError:
-        pass
-print(won)
+location, runners = sys.argv[1], int(sys.argv[2])
+fork = multiprocessing.get_context("fork")
+start, found = fork.Barrier(runners), fork.SimpleQueue()
+
+def compete(index):
+    ledger = Ledger(location)
+    start.wait(60)
+    won = 0
+    for attempt in range(8):
+        try:
+            ledger.reserve("s", bound, f"{index}/{attempt}").commit({})
+            won += 1
+        except BudgetExceededError:
+            pass
+    found.put(won)
+
+started = [fork.Process(target=compete, args=(index,)) for index in range(runners)]
+for process in started:
+    process.start()
+for process in started:
+    process.join()
+assert [process.exitcode for process in started] == [0] * runners
+print(*(found.get() for _ in started))
 """
 
 
 def race(location: str, runners: int = 5) -> list[int]:
-    """Let processes compete from one starting signal; return how many reservations each won."""
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", RACE, location, str(index)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for index in range(runners)
-    ]
-    for process in started:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    won = [int(process.communicate("go\n")[0]) for process in started]
-    assert all(process.returncode == 0 for process in started)
-    return won
+    """Let processes compete; return how many reservations each won."""
+    command = [sys.executable, "-c", RACE, location, str(runners)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return [int(won) for won in done.stdout.split()]

@@ -5,9 +5,7 @@ import multiprocessing
 import os
 import pickle
 import signal
-import subprocess
 import sys
-import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from fractions import Fraction
@@ -17,6 +15,7 @@ import pytest
 
 from tacit import Effort, Ledger, Rows, Table
 from tacit.statistics import Session, prepare
+from tests.forks import dying_at, forked
 
 POOL = np.random.default_rng(0).normal(size=(12, 1))
 BOUNDS = [(-4.0, 4.0)]
@@ -155,28 +154,16 @@ def test_a_prepared_release_is_drawn_by_one_thread():
                 assert sum(threads.map(draw, range(THREADS))) == 1
 
 
-SAVING = """
-    import os, signal, sys
-    import numpy as np
-    from tacit._ground import files
-    from tacit import Rows
-    from tacit.statistics import Session
-
-    def killed(*_):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    files.os.replace = killed
-    pool = np.random.default_rng(0).normal(size=(12, 1))
-    Session(pool, Rows(success=0.6), path=sys.argv[1])
-"""
+def killed(path):
+    dying_at("tacit._ground.files.os.replace")()
+    Session(POOL, Rows(success=0.6), path=path)
 
 
 def test_what_a_killed_session_left_is_removed_when_it_is_opened(tmp_path):
     path = tmp_path / "session[1].json"
     for other in (".session1.json.0123456789abcdef.tmp", ".session[1].json.mine.tmp"):
         (tmp_path / other).write_text("of somebody else")
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(SAVING), str(path)], check=False)
-    assert done.returncode == -signal.SIGKILL
+    assert forked(lambda: killed(path)).returncode == -signal.SIGKILL
     assert len([one for one in tmp_path.iterdir() if one.name.startswith(".session[1]")]) == 3
     Session(POOL, Rows(success=0.6), path=path)
     assert sorted(one.name for one in tmp_path.iterdir()) == [

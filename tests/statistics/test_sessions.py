@@ -4,9 +4,6 @@ import base64
 import json
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -16,6 +13,7 @@ import pytest
 from tacit import Draw, Effort, Ledger, Rows, Table
 from tacit.releases import Release
 from tacit.statistics import Session, read_table
+from tests.forks import dying_at, forked
 
 BOUNDS = {"x0": (-4.0, 4.0), "x1": (-4.0, 4.0)}
 PROMISES = {
@@ -151,36 +149,24 @@ def test_a_session_that_was_closed_forgets_its_draw_and_answers_nothing(protect,
     assert len(opened(protect, path).spends) == 1
 
 
-DYING = """
-    import os, signal, sys
-    import numpy as np
-    from tacit import Ledger, Rows
-    from tacit.covariance.base import Covariance
-    from tacit.statistics import Session
-    from tacit.statistics.sessions.state import SessionState
+DYING = {
+    "before the noise": "tacit.covariance.base.Covariance.release",
+    "after the noise": "tacit.statistics.sessions.state.SessionState.answer",
+}
 
-    rows = np.random.default_rng(0).normal(size=(60, 2))
-    ledger = Ledger({ledger!r})
-    session = Session(rows, Rows(success=0.7), path={path!r}, ledger=ledger, secret="p")
 
-    def die(*_, **__):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    if {when!r} == "before the noise":
-        Covariance.release = die
-    elif {when!r} == "after the noise":
-        SessionState.answer = die
+def dying(path, book, when):
+    session = opened("rows", path, ledger=Ledger(book), secret="p")
+    dying_at(DYING[when])()
     session.ask("mean", share=0.6)
-"""
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
-@pytest.mark.parametrize("when", ["before the noise", "after the noise"])
+@pytest.mark.parametrize("when", DYING)
 def test_a_kill_in_the_middle_does_not_lose_what_was_charged(when, tmp_path):
     path, book = str(tmp_path / "kept.session"), str(tmp_path / "ledger.db")
-    code = textwrap.dedent(DYING).format(ledger=book, path=path, when=when)
-    died = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
-    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+    died = forked(lambda: dying(path, book, when))
+    assert died.returncode == -signal.SIGKILL, died.stderr
     ledger = Ledger(book)
     (spent,) = ledger.spent("p").gaussian.values()
     session = opened("rows", path, ledger=ledger, secret="p")

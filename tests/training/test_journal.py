@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -11,33 +9,25 @@ import pytest
 from tacit import Ledger
 from tacit.runs.folder import STATE
 from tacit.training.charges import CHARGED
+from tests.forks import dying_at, forked
 
 from .runs import flat, run_of, task
 
 GROUPS = np.arange(10) % 5
-KILLED = """
-import os, signal, sys
-import numpy as np
-from tacit.training import charges
-from tests.training.runs import run_of, task
-
-folder, place = sys.argv[1:]
-model, inputs, targets = task()
-run = run_of(model, rounds=6, checkpoint=folder)
-def die(self, *_):
-    os.kill(os.getpid(), signal.SIGKILL)
-run.step((inputs, targets), np.arange(10) % 5)
-if place == "before the state":
-    charges.Journal.save = die
-else:
-    charges.Journal.charge = die
-run.step((inputs, targets), np.arange(10) % 5)
-"""
 
 
-@pytest.mark.parametrize(("place", "charged"), [("before the state", 2), ("before the charge", 1)])
+def killed(folder, place):
+    model, inputs, targets = task()
+    run = run_of(model, rounds=6, checkpoint=folder)
+    run.step((inputs, targets), GROUPS)
+    dying_at(f"tacit.training.charges.Journal.{place}")()
+    run.step((inputs, targets), GROUPS)
+
+
+@pytest.mark.parametrize(("place", "charged"), [("save", 2), ("charge", 1)])
 def test_a_kill_loses_no_charge(tmp_path, place, charged):
-    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), place], check=False)
+    """Before the state is saved, or before what it takes is charged."""
+    done = forked(lambda: killed(tmp_path, place))
     assert done.returncode == -signal.SIGKILL
     model, inputs, targets = task(seed=3)
     run = run_of(model, rounds=6, checkpoint=tmp_path)
