@@ -275,3 +275,46 @@ def test_a_document_is_replaced_in_one_step_and_others_are_chosen_among(place):
     chosen = again.search(vectors()[3], 3, shortlist=COUNT, where=lambda one: one.id < "id-2")
     assert all(hit.document.id < "id-2" for hit in chosen)
     assert again.search(vectors()[3], 3, where=lambda one: False) == ()
+
+
+def test_finer_codes_are_sealed_and_a_short_list_by_them_holds_the_nearest(place, tmp_path):
+    from tacit.hidden_states import ProductCodebook, ProductFit, ResidualCodebook, ResidualFit
+
+    how = ProductFit(parts=4, size=64, least_cell=1)
+    fine = ProductCodebook.fit(vectors(400, 0), how, rng=0, progress=False)
+
+    def opened(key, **given):
+        return SealedStore(book(), key, place(), **given)
+
+    store = opened(KEY, fine=fine)
+    store.add(documents(), vectors())
+    store.add(documents(3, 100), vectors(3, 7))
+    store.delete(["id-3"])
+    store.add([Document(id="id-5", text="anew")], vectors(1, 8), replace=True)
+    store.rotate(OTHER)
+    store.compact()
+    again = opened(OTHER, fine=fine)
+    rows = np.concatenate([np.delete(vectors(), [3, 5], axis=0), vectors(3, 7), vectors(1, 8)])
+    held = {one.id: one for one in again}
+    assert len(again) == len(rows) == len(held) == COUNT + 2
+    # a shortlist is that of the fine codes, whatever was added, deleted and sealed anew
+    decoded = fine.decode(fine.encode(rows)).numpy()
+    names = [f"id-{n}" for n in [*(n for n in range(COUNT) if n not in (3, 5)), 100, 101, 102, 5]]
+    query = vectors(1, 5)[0]
+    above = 3.0 / np.sqrt(8) * np.sqrt(np.maximum(1.0 - (decoded**2).sum(1), 0.0))
+    wanted = {names[n] for n in np.argsort(-(decoded @ query + above))[:6]}
+    assert set(ids(again.search(query, 6, shortlist=6))) == wanted
+    # who has no key has the clear codes, and none of the fine ones
+    thief = opened(None)
+    assert (thief.codes < 8).all()
+    assert thief.certificate().guarantees[0].factor == 256.0
+    codes = again._heading.fine
+    assert np.array_equal(np.unique(codes, axis=0), np.unique(fine.encode(rows), axis=0))
+    assert codes[:4].astype(np.uint8).tobytes() not in on_disk(tmp_path)
+    stages = ResidualFit(stages=2, size=4)
+    other = ResidualCodebook.fit(vectors(400, 0), stages, rng=0, progress=False)
+    for given, why in (({}, "made with fine codes of another"), ({"fine": other}, "of another")):
+        with pytest.raises(ValueError, match=f"fine: expected the codebook of the store.*{why}"):
+            opened(OTHER, **given)
+    with pytest.raises(ValueError, match="fine: expected a codebook, got str"):
+        opened(OTHER, fine="book")

@@ -13,12 +13,13 @@ from tacit.hidden_states import Codec
 from tacit.releases import Release
 from tacit.releases.verification import refuse_false
 from tacit.stores import sealing
-from tacit.stores.backends.base import Backend, ChangedError, ClearColumns
+from tacit.stores.backends.base import Backend, ChangedError, ClearColumns, State
 from tacit.stores.documents import Document
 from tacit.stores.header import StoreHeader
+from tacit.stores.heading import Heading
 from tacit.stores.ranking import CodeRanking
 from tacit.stores.release import SealedRows, release_of
-from tacit.stores.sealing import STORE_BYTES, FetchedRows, Seals
+from tacit.stores.sealing import STORE_BYTES, VERSION_BYTES, FetchedRows, Seals
 from tacit.stores.settings import StoreSettings
 
 Found = TypeVar("Found")
@@ -30,6 +31,12 @@ TOGETHER = 1024
 TRIES = 5
 
 
+def bound_heading(header: StoreHeader) -> tuple[bytes, ...]:
+    """Return what the seal of a heading is bound to: its place, and the write that it came with."""
+    version = header.generation.to_bytes(VERSION_BYTES, "little")
+    return bytes(sealing.HANDLE_BYTES), version, b"counts"
+
+
 class StoreReading:
     """What reads a sealed store: its header, what stands in the clear, documents by their ids."""
 
@@ -39,18 +46,26 @@ class StoreReading:
         key: bytes | None,
         backend: Backend,
         settings: StoreSettings | None = None,
+        *,
+        fine: Codec | None = None,
     ) -> None:
-        if not isinstance(codec, Codec):
-            raise ValueError(f"codec: expected a codebook, got {type(codec).__name__}")
+        for name, given in (("codec", codec), *([] if fine is None else [("fine", fine)])):
+            if not isinstance(given, Codec):
+                raise ValueError(f"{name}: expected a codebook, got {type(given).__name__}")
+        if fine is not None and fine.width != codec.width:
+            raise ValueError(
+                f"fine: expected a codebook of {codec.width} numbers, got {fine.width}"
+            )
         if not isinstance(backend, Backend):
             raise ValueError(f"backend: expected a Backend, got {type(backend).__name__}")
         if key is not None:
             sealing.check_key("key", key)
         if settings is not None and not isinstance(settings, StoreSettings):
             raise ValueError(f"settings: expected StoreSettings, got {type(settings).__name__}")
-        self.codec, self.backend, self._key = codec, backend, key
+        self.codec, self.fine, self.backend, self._key = codec, fine, backend, key
         self._settings, self._digest = settings, codec.digest
         self._seals: Seals | None = None
+        self._heading = self._empty()
         self._header: StoreHeader | None = None
         self._token: object = None
         self._columns = ClearColumns.joined([], codec.sizes)
@@ -58,6 +73,11 @@ class StoreReading:
         self._known: dict[bytes, int] | None = None
         backend.prepare(codec, (settings or StoreSettings()).metric)
         self._refresh()
+
+    def _empty(self) -> Heading:
+        """Return what heads a store of nothing."""
+        fine = self.fine
+        return Heading(fine=None if fine is None else np.zeros((0, len(fine.sizes)), np.int64))
 
     def __repr__(self) -> str:
         return f"SealedStore({self.backend!r}, {len(self._columns):,} documents)"
@@ -182,11 +202,22 @@ class StoreReading:
                     "key: expected the key that the store was sealed with, got another one (or "
                     "what its header declares was changed)"
                 )
+            self._heading = self._unsealed(state, header, seals)
             self._seals = seals
         self.backend.prepare(self.codec, header.settings.metric)
-        self._columns = self.backend.columns(header.sizes)
+        columns, fine = self.backend.columns(header.sizes), self._heading.fine
+        if fine is not None and self._key is not None and len(fine) != len(columns):
+            # written to between the two looks
+            raise ChangedError("store: it holds another number of documents than of fine codes")
+        self._columns = columns
         self._header, self._settings = header, header.settings
         self._ranking, self._known = None, None
+
+    def _unsealed(self, state: State, header: StoreHeader, seals: Seals) -> Heading:
+        plain = seals.open(state.counts, *bound_heading(header))
+        if plain is None:
+            raise ValueError("store: what heads it is not what was sealed")
+        return Heading.unpacked(plain, header.added, self.fine)
 
     def _again(self, found: Callable[[], Found]) -> Found:
         """Return what is found, looking again where another process has written meanwhile."""

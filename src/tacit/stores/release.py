@@ -29,7 +29,8 @@ TOLD = (
     "came with one write: their version",
     "the host sees which documents a search opens: a function of the query and the codes, so that "
     "it tells about the query what the codes near it tell, and nothing more of a document; "
-    "whether a search follows another is told too",
+    "where finer codes are sealed it is a function of these, and documents that are opened "
+    "together are near each other; whether a search follows another is told too",
     "who can write the files can remove documents and put an older state back, which a holder of "
     "the key does not notice; a document, code or length that was changed or moved is refused",
 )

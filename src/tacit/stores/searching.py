@@ -105,8 +105,12 @@ class StoreSearching(StoreReading):
         if not len(self._columns):
             return ()
         if self._ranking is None:
-            codes = self._columns.codes.astype(np.int64)
-            self._ranking = self.backend.ranking(self.codec, self.settings.metric, codes)
+            metric, fine = self.settings.metric, self._heading.fine
+            if self.fine is not None and fine is not None:
+                self._ranking = CodeRanking(self.fine, metric, fine.astype(np.int64))
+            else:
+                codes = self._columns.codes.astype(np.int64)
+                self._ranking = self.backend.ranking(self.codec, metric, codes)
         # asked for by rising handle: the host does not see which was nearest
         positions = np.sort(self._ranking.nearest(query, shortlist))
         fetched = self._fetched(positions)

@@ -17,12 +17,11 @@ from tacit.stores import persons, sealing
 from tacit.stores.backends.base import ClearColumns, Records, State
 from tacit.stores.documents import Document
 from tacit.stores.header import StoreHeader
-from tacit.stores.opening import TOGETHER
+from tacit.stores.heading import Fine, Handles, Heading, merged
+from tacit.stores.opening import TOGETHER, bound_heading
 from tacit.stores.sealing import STORE_BYTES, VERSION_BYTES, Seals
 from tacit.stores.searching import StoreSearching
 from tacit.stores.vectors import Rows, checked_rows, directed
-
-COUNTS = bytes(sealing.HANDLE_BYTES), b"counts"
 
 
 class SealedStore(StoreSearching):
@@ -38,6 +37,9 @@ class SealedStore(StoreSearching):
         key: 32 bytes, as ``new_key()`` gives; None to look at codes alone.
         backend: where documents are kept.
         settings: what a new store declares; None for that of the store, or the usual.
+        fine: a codebook of more bits, fitted on public vectors too, whose codes are sealed: a
+            search with the key ranks by these, and needs a shorter list. The same whenever the
+            store is opened with its key.
 
     Raises:
         ValueError: another key, codebook or settings than the store's, or something else there.
@@ -79,20 +81,25 @@ class SealedStore(StoreSearching):
             return
         self._required("add documents")
         rows = checked_rows("vectors", vectors, self.codec.width, len(given))
-        codes = outlet.let_out(self.codec.encode(directed("vectors", rows, self.settings.metric)))
+        rows = directed("vectors", rows, self.settings.metric)
+        codes = outlet.let_out(self.codec.encode(rows))
         with self._writing() as header:
             seals = self._required("add documents")
             handles = [seals.handle(document.id) for document in given]
             gone = self._replaced(handles, replace)
             most = self.settings.rows_per_person
-            counts = persons.counted(self._counts(header), given, most)
+            counts = persons.counted(persons.unpacked(self._heading.counts), given, most)
             records = self._sealed(seals, header, handles, codes, plains)
             told = dataclasses.replace(
                 header,
                 added=header.added + len(given),
                 sealings=header.sealings + len(given) + 1,
             )
-            self.backend.write(self._state(told, counts), records, gone)
+            new = None if self.fine is None else self.fine.encode(rows)
+            heading = Heading(
+                persons.packed(counts), self._fine_without(gone, records.columns.handles, new)
+            )
+            self.backend.write(self._state(told, heading), records, gone)
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete documents, all or none; ``compact`` then removes what the backend keeps of them.
@@ -109,7 +116,8 @@ class SealedStore(StoreSearching):
                 raise ValueError("names: expected different ids, got one twice")
             positions = self._positions(wanted)
             told = dataclasses.replace(header, sealings=header.sealings + 1)
-            self.backend.write(self._state(told, self._counts(header)), None, positions)
+            heading = Heading(self._heading.counts, self._fine_without(positions))
+            self.backend.write(self._state(told, heading), None, positions)
 
     def rotate(self, key: bytes) -> None:
         """Seal every document anew under another key, in one step, with handles of its own.
@@ -130,12 +138,11 @@ class SealedStore(StoreSearching):
         before = self._key
         try:
             with self._writing() as header:
-                counts = self._counts(header)
                 name, sealings = os.urandom(STORE_BYTES).hex(), len(self._columns) + 1
                 bare = dataclasses.replace(header, store=name, sealings=sealings)
                 seals = Seals(key, bytes.fromhex(name), bare.declared)
                 told = dataclasses.replace(bare, check=seals.check.hex())
-                state = self._state(told, counts, seals)
+                state = self._state(told, self._under(seals), seals)
                 self.backend.overwrite(state, self._resealed(seals, told))
                 self._key = key
         except BaseException:
@@ -178,27 +185,31 @@ class SealedStore(StoreSearching):
         self._seals = Seals(self._key, bytes.fromhex(bare.store), bare.declared)
         return dataclasses.replace(bare, check=self._seals.check.hex())
 
-    def _state(
-        self, header: StoreHeader, counts: persons.Counts, seals: Seals | None = None
-    ) -> State:
+    def _state(self, header: StoreHeader, heading: Heading, seals: Seals | None = None) -> State:
         """Return what heads the store; counts are padded to what all added documents would take."""
         by = seals or self._seals
         assert by is not None
-        plain = sealing.padded(persons.packed(counts), persons.ENTRY_BYTES * header.added)
-        version = header.generation.to_bytes(VERSION_BYTES, "little")
-        return State(header.text(), _let_out(by.seal(plain, COUNTS[0], version, COUNTS[1])))
+        plain = heading.packed(header.added, self.fine)
+        return State(header.text(), _let_out(by.seal(plain, *bound_heading(header))))
 
-    def _counts(self, header: StoreHeader) -> persons.Counts:
-        """Return how many documents there were about each person before this write."""
-        state = self.backend.state()
-        if state is None or self._header is None:
-            return {}
-        version = (header.generation - 1).to_bytes(VERSION_BYTES, "little")
-        assert self._seals is not None
-        plain = self._seals.open(state.counts, COUNTS[0], version, COUNTS[1])
-        if plain is None:
-            raise ValueError("store: its counts of persons are not those that were sealed")
-        return persons.unpacked(sealing.unpadded(plain))
+    def _fine_without(
+        self, gone: npt.NDArray[np.intp], handles: Handles | None = None, new: Fine | None = None
+    ) -> Fine | None:
+        """Return the fine codes without those of documents that go, and with those of new ones."""
+        if self._heading.fine is None:
+            return None
+        kept = np.delete(self._heading.fine, gone, axis=0)
+        if handles is None or new is None:
+            return kept
+        return merged([(np.delete(self._columns.handles, gone, axis=0), kept), (handles, new)])
+
+    def _under(self, seals: Seals) -> Heading:
+        """Return the heading as another key orders it: by the handles that this key makes."""
+        if self._heading.fine is None:
+            return self._heading
+        named = b"".join(seals.handle(document.id) for document in self)
+        handles = np.frombuffer(named, np.uint8).reshape(-1, sealing.HANDLE_BYTES)
+        return Heading(self._heading.counts, merged([(handles, self._heading.fine)]))
 
     def _plains(self, documents: Sequence[Document], rows: Rows) -> list[bytes]:
         """Return vector and document of each, padded to its bucket."""
