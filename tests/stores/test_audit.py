@@ -289,10 +289,30 @@ def test_what_cannot_be_read_is_not_said_to_be_clean(tmp_path, tacit):
     assert tacit("audit", "store", tmp_path / "log.bin", *sought).code == 0
 
 
-def test_vectors_in_a_pickled_list_are_found(tmp_path):
-    (tmp_path / "file").write_bytes(b"point" + pickle.dumps({"vector": WIDE[3].tolist()}))
-    (found,) = find_vectors(tmp_path, WIDE)
-    assert (found.form, found.vectors) == ("pickled floats", 1)
+@pytest.mark.parametrize(
+    ("form", "content"),
+    [
+        ("pickled floats", pickle.dumps({"vector": WIDE[3].tolist()})),
+        ("numbers as text", json.dumps({"meta": WIDE[3].tolist()}).encode()),
+        ("numbers as text", ",".join(str(number) for number in WIDE[3]).encode()),
+        ("float32, bytes swapped", WIDE[3].astype(">f4").tobytes()),
+        ("float16", WIDE[3].astype("<f2").tobytes()),
+        ("base64 of float64", base64.b64encode(b"id" + WIDE[3].astype("<f8").tobytes())),
+        ("columns of float32", WIDE[3:12].T.tobytes()),
+    ],
+)
+def test_one_vector_is_found_however_it_is_spelled(tmp_path, form, content):
+    (tmp_path / "file").write_bytes(b"point" + content)
+    found = {one.form: one.vectors for one in find_vectors(tmp_path, WIDE)}
+    # nine rows by columns have two runs of eight
+    assert found == {form: 2 if form.startswith("columns") else 1}
+
+
+def test_numbers_that_any_file_holds_are_no_trace(tmp_path):
+    rows = np.zeros((20, 64), np.float32)
+    rows[:, -3:] = 1.0
+    (tmp_path / "file").write_bytes(bytes(4000) + b"0.0, " * 99 + b"0.0,0.0,0.0,0.0,1.0,1.0,1.0")
+    assert find_vectors(tmp_path, rows) == ()
 
 
 class Ran:

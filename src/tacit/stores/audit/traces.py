@@ -10,8 +10,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-# how vectors are written: numbers one after the other, little-endian, or the base64 of these
-FORMS = {"float32": "<f4", "float16": "<f2", "float64": "<f8"}
+# how vectors are written: numbers one after the other, and the base64 of these
+FORMS = {
+    **{"float32": "<f4", "float16": "<f2", "float64": "<f8"},
+    **{"float32, bytes swapped": ">f4", "float16, bytes swapped": ">f2"},
+    "float64, bytes swapped": ">f8",
+}
+# numbers of a row that are looked for as text, from the front and from the back
+TEXT_NUMBERS = 4
 # bytes by which a vector is looked for, and by which it is recognised: 8 floats, of which no two
 # vectors have all alike by chance; from the front and from the back, as pages may cut it
 KEY_BYTES, SEEN_BYTES = 8, 32
@@ -52,8 +58,9 @@ class _Needles:
 def find_vectors(path: Path, vectors: npt.NDArray[np.float32]) -> tuple[Trace, ...]:
     """Return in which files below a path how many of these vectors stand, in any usual spelling.
 
-    Every byte of every file is looked at, whatever the file is. What is compressed or encrypted is
-    not found.
+    Every byte of every file is looked at, whatever the file is: for floats of three widths in both
+    orders of bytes, their base64, lists of numbers as text or pickled, and columns in the order of
+    the rows that are given. What is compressed, encrypted or scaled to whole numbers is not found.
 
     Args:
         path: a file, with the logs of SQLite beside it, or a folder.
@@ -83,15 +90,34 @@ def _sought(vectors: npt.NDArray[np.float32]) -> Iterator[_Needles]:
             rows = np.ascontiguousarray(vectors.astype(kind))
         raw = rows.view(np.uint8).reshape(len(rows), -1)
         yield _needles(form, _ends(raw))
-        if form != "float64":
-            coded = [_spelled(row.tobytes()) for row in raw]
-            pieces = [(n, piece) for n, held in enumerate(coded) for piece in held]
-            yield _needles(f"base64 of {form}", pieces)
-        else:
-            # a list of numbers as Python pickles it: a letter and 8 bytes each, the highest first
-            turned = rows.astype(">f8").view(np.uint8).reshape(len(rows), -1, 8)
-            marked = np.insert(turned, 0, ord("G"), axis=2).reshape(len(rows), -1)
-            yield _needles("pickled floats", _ends(marked))
+        coded = [_spelled(row.tobytes()) for row in raw]
+        pieces = [(n, piece) for n, held in enumerate(coded) for piece in held]
+        yield _needles(f"base64 of {form}", pieces)
+    # a list of numbers as Python pickles it: a letter and 8 bytes each, the highest first
+    turned = vectors.astype(">f8").view(np.uint8).reshape(len(vectors), -1, 8)
+    marked = np.insert(turned, 0, ord("G"), axis=2).reshape(len(vectors), -1)
+    yield _needles("pickled floats", _ends(marked))
+    yield _needles("numbers as text", list(_written(vectors)))
+    # a column store has the first numbers of all rows one after the other
+    column = np.ascontiguousarray(vectors[:, 0]).view(np.uint8).tobytes()
+    starts = range(0, max(0, len(column) - SEEN_BYTES + 1), 4)
+    pieces = [(n // 4, column[n : n + SEEN_BYTES]) for n in starts]
+    # numbers that repeat stand in files of every kind
+    varied = [(n, piece) for n, piece in pieces if len(set(memoryview(piece).cast("i"))) > 4]
+    yield _needles("columns of float32", varied)
+
+
+def _written(vectors: npt.NDArray[np.float32]) -> Iterator[tuple[int, bytes]]:
+    """Yield the text of numbers at both ends of each row, as JSON and CSV have them."""
+    for place, row in enumerate(vectors):
+        for part in (row[:TEXT_NUMBERS], row[-TEXT_NUMBERS:]):
+            # the digits of a float64, and the fewest that tell a float32
+            for digits in ([repr(n) for n in part.tolist()], [str(n) for n in part]):
+                for between in (", ", ","):
+                    piece = between.join(digits).encode()[:SEEN_BYTES]
+                    # zeros and small whole numbers are in any file
+                    if sum(piece.count(digit) for digit in b"123456789") > KEY_BYTES:
+                        yield place, piece
 
 
 def _ends(raw: Bytes) -> list[tuple[int, bytes]]:
@@ -156,6 +182,7 @@ def _blocks(path: Path) -> Iterator[bytes]:
 def _owners(block: bytes, sought: list[_Needles]) -> dict[str, set[int]]:
     """Return whose vectors stand in a block, by form."""
     found: dict[str, set[int]] = {needles.form: set() for needles in sought if len(needles.keys)}
+    any_of = np.logical_or.reduce([needles.hashes for needles in sought])
     for phase in range(KEY_BYTES):
         count = (len(block) - phase) // KEY_BYTES
         if count <= 0:
@@ -163,9 +190,10 @@ def _owners(block: bytes, sought: list[_Needles]) -> dict[str, set[int]]:
         words = np.frombuffer(block, "<u8", count, phase)
         # once for all forms: most of the time goes into this
         hashes = _hashed(words)
+        some = np.flatnonzero(any_of[hashes])
         for needles in sought:
             if len(needles.keys):
-                near = np.flatnonzero(needles.hashes[hashes])
+                near = some[needles.hashes[hashes[some]]]
                 found[needles.form].update(_recognised(block, words, phase, near, needles))
     return found
 
