@@ -61,7 +61,9 @@ class Within:
         above = number >= self.high if self.ends[1] == ")" else number > self.high
         if below or above:
             what = "an integer" if kind is int else "a number"
-            raise ValueError(f"{name}: expected {what} in {self}, got {number!r}")
+            # a percentage where a share is asked for
+            share = f"; {number:g}% is {number / 100:g}" if self.high == 1.0 < number <= 100 else ""
+            raise ValueError(f"{name}: expected {what} in {self}, got {number!r}{share}")
         return number
 
     def __str__(self) -> str:

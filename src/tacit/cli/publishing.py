@@ -361,7 +361,10 @@ def tell_release(destination: Destination, release: Release[Any], kept: str | No
     destination.tell(kept or kept_beside(release, "the certificate"))
 
 
-NO_ROW = "no row can be read in every column used (words are read by --category or --levels)"
+NO_ROW = (
+    "no row can be read in every column used (words are read by --category or --levels, numbers "
+    "with a decimal comma by --decimal ,)"
+)
 
 
 def tell_table(console: Console, table: DataTable) -> None:

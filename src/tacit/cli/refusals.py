@@ -66,7 +66,9 @@ def _no_such_option(flag: str, context: Any, arguments: Sequence[str]) -> str:
         return f"{flag}: {arguments[0]} has none; {elsewhere}"
     path, word = context.command_path.strip(), flag.lstrip("-")
     known = [option for param in context.command.params for option in param.opts]
-    near = did_you_mean(flag, known)
+    # a flag that begins so, where it is the only one, or one that is spelled nearly so
+    begun = [option for option in known if option.startswith(flag)]
+    near = f"; did you mean {begun[0]!r}?" if len(begun) == 1 else did_you_mean(flag, known)
     # compare stands beside statistic's flags, and is a command of its own
     group: Any = getattr(context.parent, "command", None)
     if hasattr(group, "list_commands") and word in group.list_commands(context.parent):

@@ -53,7 +53,9 @@ def uncounted(budget: Budget, notions: Iterable[str]) -> str | None:
     if not stated or stated & _covered(budget):
         return None
     kinds = " and ".join(repr(notion) for notion in sorted(stated))
-    return f"a guarantee of kind {kinds} cannot be compared with a budget of {budget}"
+    # (ε, δ) is not turned into μ or nats, and whoever keeps the other budget may add it
+    remedy = "; a budget in ε and δ counts it" if APPROXIMATE_DP in stated else ""
+    return f"a guarantee of kind {kinds} cannot be compared with a budget of {budget}{remedy}"
 
 
 def unsummable(budget: Budget, account: Account) -> str | None:
@@ -211,4 +213,7 @@ def _covered(budget: Budget) -> set[str]:
 
 def _different(kinds: dict[str, int]) -> str:
     listed = ", ".join(repr(kind) for kind in sorted(kinds))
-    return f"guarantees under different adjacencies ({listed}) do not add up"
+    return (
+        f"guarantees under different adjacencies ({listed}) do not add up; releases by one promise "
+        "do, and each promise may have a secret of its own"
+    )

@@ -192,6 +192,8 @@ def read_pool(
             raise
         # a column of texts was to pair the rows
         raise ValueError(f"{error}: --category {paired_by}") from None
+    if not lenient and not table.dropped and not len(table):
+        raise ValueError(f"data: expected rows below the header line of {table.label}, got none")
     if not lenient and table.dropped and not len(table):
         # whoever may know the table is told that none of it was read
         from tacit.statistics.queries.language import keys_read
@@ -322,4 +324,8 @@ def _attack(release: Release[Any]) -> str:
     if attack.worst is not None:
         low, high = percent(attack.worst.low), percent(attack.worst.high)
         words += f"; at its best on one record {percent(attack.worst.value)} [{low}, {high}]"
+        bound = release.headline
+        if bound is not None and attack.worst.value > bound.success >= attack.worst.low:
+            # the largest of many measured shares stands above what each of them measures
+            words += f", the largest of many by chance: at most {percent(bound.success)} is proven"
     return f"{words}; {attack.trials:,} simulated releases"

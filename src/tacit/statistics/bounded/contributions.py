@@ -147,8 +147,8 @@ def contributions(
     missing = [columns[column] for column in needed if column not in bounds]
     if missing:
         raise ValueError(
-            f"bounds: expected (lowest, highest) of {', '.join(missing)}, declared without looking "
-            "at the table, got none"
+            f"bounds: expected the lowest and highest of {', '.join(missing)}, such as "
+            f"{missing[0]}=0:100, declared without looking at the table, got none"
         )
     lows, highs = np.full(query.width, -np.inf), np.full(query.width, np.inf)
     centres, half = np.zeros(query.width), np.zeros(query.width)

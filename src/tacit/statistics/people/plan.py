@@ -183,6 +183,8 @@ class PeoplePlan:
             return None
         whole, cut = self.numbers_here()
         errors, moved = self.errors_here(), np.abs(whole - cut)
+        if not moved.any():
+            return "clipping moved no number"
         # what is known without noise is not moved
         worst = int(np.argmax(np.where(errors > 0.0, moved, -1.0) / np.maximum(errors, 1e-300)))
         name = self.added.query.names[worst]

@@ -290,9 +290,17 @@ def _word(text: str) -> str:
     return SYNONYMS.get(word, word)
 
 
+# What other languages call these: a word is asked back, as it may mean another thing there.
+MEANT = {
+    "avg": "mean", "average": "mean", "total": "sum", "stdev": "std", "stddev": "std",
+    "var": "variance", "cov": "covariance", "corr": "correlation", "hist": "histogram",
+    "percentile": "quantiles", "percentiles": "quantiles",
+}  # fmt: skip
+
+
 def _unknown_query(text: str, word: str) -> ValueError:
     known, first = ", ".join(WRITTEN.values()), word.partition(" ")[0]
-    near = did_you_mean(word, WRITTEN)
+    near = did_you_mean(MEANT.get(first, word), WRITTEN)
     if word != first and first in WRITTEN:
         near = f"; did you mean {first!r}? Its columns are chosen beside the query (--columns)"
     return ValueError(

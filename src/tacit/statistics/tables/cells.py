@@ -235,6 +235,10 @@ INEXACT = (
 )
 
 
+# 1234,5 and 1.234,5
+DECIMAL_COMMA = re.compile(r"\s*[-+]?\d{1,3}(\.?\d{3})*,\d+\s*")
+
+
 class NumberCells:
     """A column of numbers, NaN where there is none; ``lenient``, where none can be read too.
 

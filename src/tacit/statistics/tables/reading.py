@@ -16,6 +16,8 @@ import numpy as np
 from tacit._ground.checks import Array, choice
 from tacit._ground.files import read_bytes
 from tacit.statistics.tables.cells import (
+    DECIMAL_COMMA,
+    TEXT,
     CategoryCodes,
     NumberCells,
     RowBits,
@@ -137,7 +139,10 @@ class Header:
         """Refuse the table for a cell of a batch that ``before`` rows precede."""
         held = f" ({problem.cell!r})" if self._request.show_values else ""
         where = f"{self._source.place(before + problem.row)}, {self._column(place)}"
-        raise ValueError(f"data: {where}: {problem.sentence}{held}")
+        sentence = problem.sentence
+        if self._request.decimal == "." and DECIMAL_COMMA.fullmatch(problem.cell):
+            sentence = f"{TEXT.partition(';')[0]}, as a number with a decimal comma is: --decimal ,"
+        raise ValueError(f"data: {where}: {sentence}{held}")
 
     def refuse_missing(self, rows: Array) -> None:
         """Refuse the table for its first cell with nothing in it, unless such rows are dropped."""
@@ -146,8 +151,8 @@ class Header:
         row, target = np.argwhere(np.isnan(rows))[0].tolist()
         where = f"{self._source.place(row)}, {self._column(self.chosen[target])}"
         raise ValueError(
-            f"data: {where}: expected a value, got an empty field; missing='drop' (--missing drop) "
-            "leaves such rows out and counts them"
+            f"data: {where}: expected a value, got an empty field or NaN; missing='drop' "
+            "(--missing drop) leaves such rows out and counts them"
         )
 
     @property
