@@ -160,7 +160,7 @@ def test_bad_flags(
     [
         ("", ["empty"]),
         ("\n \n", ["empty"]),
-        ("a,b\n", ["pool", "at least 4 rows, got 0"]),
+        ("a,b\n", ["data", "rows below the header line", "got none"]),
         ("a,b\n1,2\n3\n", ["line 3", "expected 2 fields", "got 1"]),
         ("a,b\n1,2\n3,4,5\n", ["line 3", "got 3"]),
         ("a,b\n1,2\n\n3,4\n", ["line 3", "column 1", "empty field"]),

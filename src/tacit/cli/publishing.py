@@ -63,8 +63,8 @@ class Paged(Outlet):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Paying(Paged):
-    """The same, and those of what pays for a release."""
+class Charged(Outlet):
+    """The flags of an outlet, and those of what pays for releases."""
 
     dry_run: DryRun = False
     ledger: LedgerFile = None
@@ -78,6 +78,11 @@ class Paying(Paged):
         ):
             if given and self.ledger is None:
                 raise ValueError(f"{flag}: expected --ledger beside it, got none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paying(Charged, Paged):
+    """The same, and that of a page."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +200,7 @@ class Destination:
         report = flags.report if isinstance(flags, Paged) else None
         seed = flags.seed if isinstance(flags, Telling) else None
         certificate = flags.certificate if isinstance(flags, Drawing) else None
-        location = flags.ledger if isinstance(flags, Paying) else None
+        location = flags.ledger if isinstance(flags, Charged) else None
         if certificate is not None and seed is not None:
             raise ValueError(
                 "--certificate: expected no --insecure-seed beside it, as a seeded release "
@@ -218,7 +223,7 @@ class Destination:
         public = new_file("--certificate", certificate, flags.force)
         output = json_output(flags.json, flags.force)
         here = Destination(source, page, public, output, location, None, None, False)
-        if location is None or not isinstance(flags, Paying):
+        if location is None or not isinstance(flags, Charged):
             return here
         from tacit._ground.files import check_writable
         from tacit.ledger import Ledger
@@ -413,7 +418,7 @@ def tell_prepared(prepared: Prepared[Any], output: JsonOutput) -> None:
 
 
 def _checked_secret(
-    book: Ledger, flags: Paying, source: Source, spends: str, *, seeded: bool
+    book: Ledger, flags: Charged, source: Source, spends: str, *, seeded: bool
 ) -> str:
     """Return the secret's name; refuse now what the reservation would after the work."""
     from tacit.cli.ledger import name_of_rows

@@ -8,6 +8,7 @@ from typing import Any
 
 # Flags of differential privacy, on commands whose promise is another one.
 ELSEWHERE = {
+    ("session", "--report"): "its answers go to --json",
     ("classifier", flag): "its promise is about the input: --success or --mi-budget bound it"
     for flag in ("--epsilon", "--delta", "--mu", "--rho")
 }

@@ -13,7 +13,7 @@ import typer
 
 from tacit.cli.console import line
 from tacit.cli.options import Chosen, grouped
-from tacit.cli.publishing import KEPT_DRY, Destination, Paying, Source
+from tacit.cli.publishing import KEPT_DRY, Charged, Destination, Source
 from tacit.cli.statistic.commands import read_pool
 from tacit.cli.tables import Data, PoolFlags
 from tacit.releases.promises import Draw, Effort, Promise
@@ -97,7 +97,7 @@ def session(
         str | None,
         typer.Option(help="What noise costs: relative (when left out) or squared (error)."),
     ] = None,
-    paying: Paying,
+    paying: Charged,
 ) -> None:
     """Ask a table several questions under one budget, each with what it may cost.
 
