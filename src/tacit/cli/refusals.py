@@ -8,10 +8,9 @@ from typing import Any
 
 # Flags of differential privacy, on commands whose promise is another one.
 ELSEWHERE = {
-    ("session", "--report"): "its answers go to --json",
     ("classifier", flag): "its promise is about the input: --success or --mi-budget bound it"
     for flag in ("--epsilon", "--delta", "--mu", "--rho")
-}
+} | {("session", "--report"): "its answers go to --json"}
 # what pydantic says of a word that is no number, by how it begins
 NUMBERS = {
     "Input should be a valid integer": "a whole number",
