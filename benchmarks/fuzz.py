@@ -80,7 +80,7 @@ def stored(folder: Path) -> dict[str, Callable[[], Reader]]:
     releases = [path for path, _ in files.values() if path.suffix == ".json"]
     session, ask = files.pop("session")
     found: dict[str, Callable[[], Reader]] = {
-        "releases": lambda: file_reader(files["rows"][1], releases[:-1], 6.0),
+        "releases": lambda: file_reader(files["rows"][1], releases[:-1], 2.0),
         "sessions": lambda: file_reader(ask, [session], 0.05),
     }
     for name, (path, read) in files.items():
@@ -167,7 +167,6 @@ def kept(folder: Path) -> dict[str, Callable[[], Reader]]:
     from tacit.models.texts.prompts import read_prompts
     from tacit.runs.folder import RunFolder
     from tacit.stores.audit.readers import read_store
-    from tacit.stores.header import StoreHeader
 
     common: dict[str, Any] = {
         "adjacency": "replace one record", "evidence": "theorem", "assumptions": (), "source": "-",
@@ -196,7 +195,14 @@ def kept(folder: Path) -> dict[str, Callable[[], Reader]]:
     from tests.stores.places import FolderBackend, filled
 
     filled(FolderBackend(folder / "notes"))
-    header = (folder / "notes" / "store.json").read_bytes()
+    head = folder / "notes" / "store.json"
+
+    def opened(path: Path) -> object:
+        head.write_bytes(path.read_bytes())
+        return read_store(head.parent)
+
+    first = folder / "head.json"
+    first.write_bytes(head.read_bytes())
     return {
         "guarantees of a ledger": lambda: Reader(
             lambda content: guarantee_from_dict(loads(content)),
@@ -213,9 +219,7 @@ def kept(folder: Path) -> dict[str, Callable[[], Reader]]:
         "prompts": lambda: file_reader(read_prompts, [prompts]),
         "audited stores, SQLite": lambda: file_reader(read_store, [whole], 0.1),
         "audited stores, arrays": lambda: file_reader(read_store, [rows], 0.5),
-        "heads of stores": lambda: Reader(
-            lambda content: StoreHeader.read(content.decode("utf-8", "replace")), [header]
-        ),
+        "heads of stores": lambda: file_reader(opened, [first]),
     }
 
 
@@ -446,10 +450,9 @@ def main() -> None:
             if name.startswith(asked.only):
                 runs, began = max(round(asked.runs * reader.share / whole), 100), time.monotonic()
                 told = apart(name, reader, runs, asked.seed)
-                kept[name] = told | {
-                    "seed": asked.seed, "seconds": round(time.monotonic() - began)
-                }  # fmt: skip
-                print(name, json.dumps(kept[name]), flush=True)
+                told["seconds"] = round(time.monotonic() - began)
+                kept.setdefault(f"seed {asked.seed}", {})[name] = told
+                print(name, json.dumps(told), flush=True)
                 text = json.dumps(kept, indent=1, ensure_ascii=False)
                 KEPT.write_text(text + "\n", encoding="utf-8")
 

@@ -36,6 +36,15 @@ def policy(tmp_path: Path):
     return written
 
 
+@pytest.mark.parametrize("line", ["[0, 10]", "epsilon = 1.0"])
+def test_a_number_that_no_double_holds_is_refused(policy, tmp_path, tacit: Tacit, line) -> None:
+    file = policy("")
+    file.write_text(file.read_text().replace(line, line.replace("1", "1" * 400, 1)))
+    if line.endswith(".0"):
+        file.write_text(file.read_text().replace(".0\n", "\n"))
+    refused(tacit(*ASKED, file), "--declarations: expected")
+
+
 def test_a_secret_is_named_beside_the_ledger_of_a_policy(policy, tmp_path, tacit: Tacit) -> None:
     file = policy('ledger = "l.db"')
     for code in (0, 2):

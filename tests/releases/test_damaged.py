@@ -88,6 +88,33 @@ def made(folder: Path) -> dict[str, tuple[Path, Reader]]:
     return found
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"shape": [10**30, 4]},
+        {"shape": [40, 10**30]},
+        {"shape": [40, 10**13]},
+        {"data_offsets": [10**30, 10**30 + 640]},
+        {"data_offsets": [-(10**30), 640]},
+    ],
+    ids=str,
+)
+def test_a_head_that_says_more_than_there_is_is_a_sentence(
+    files: dict[str, tuple[Path, Reader]], said: dict[str, list[int]]
+) -> None:
+    path, read = files["states, safetensors"]
+    content = path.read_bytes()
+    data = 8 + int.from_bytes(content[:8], "little")
+    head = json.loads(content[8:data])
+    name = next(key for key in head if key != "__metadata__")
+    head[name] |= said
+    text = json.dumps(head).encode()
+    changed = path.with_name("head.safetensors")
+    changed.write_bytes(len(text).to_bytes(8, "little") + text + content[data:])
+    with pytest.raises(ValueError, match=r"head\.safetensors"):
+        read(changed)
+
+
 def damaged(content: bytes, source: random.Random) -> bytes:
     """Cut a file off, turn one bit or a few of it, or put other bytes in."""
     kind, place = source.random(), source.randrange(len(content))

@@ -114,8 +114,10 @@ class StoredRows:
     def _read(self, offset: int, size: int) -> bytes:
         try:
             with self.path.open("rb") as stream:
-                stream.seek(offset)
-                return stream.read(size)
+                # a head may say any number: no more is asked for than there is
+                held = os.fstat(stream.fileno()).st_size
+                stream.seek(min(offset, held))
+                return stream.read(min(size, held))
         except OSError as error:
             raise ValueError(f"{self.name}: cannot read {self.path} ({error.strerror})") from None
 

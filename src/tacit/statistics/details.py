@@ -96,7 +96,9 @@ class NumbersDetails:
 
 def power_of(errors: Any) -> float:
     """Return the sum of the squares of errors (d,)."""
-    return float(np.square(errors).sum())
+    # what no double holds is infinite
+    with np.errstate(over="ignore"):
+        return float(np.square(errors).sum())
 
 
 def check_power(errors: Any) -> None:

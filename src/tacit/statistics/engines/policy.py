@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tacit._ground.numbers import LARGEST
 from tacit.releases.promises import AUTO
 from tacit.releases.strength import gaussian_mu
 
@@ -103,12 +104,17 @@ def _tables(
     return found, tuple(public)
 
 
+def _is_number(held: Any) -> bool:
+    """Whether it is a number that a double holds; TOML has integers of any length."""
+    if isinstance(held, int) and not isinstance(held, bool):
+        return abs(held) <= LARGEST
+    return isinstance(held, float)
+
+
 def _ends(name: str, held: Any) -> Any:
     if held == AUTO:
         return AUTO
-    numbers = isinstance(held, list) and all(
-        isinstance(one, (int, float)) and not isinstance(one, bool) for one in held
-    )
+    numbers = isinstance(held, list) and all(map(_is_number, held))
     if not numbers or len(held) != 2:
         raise ValueError(f"policy: expected [lowest, highest] for bounds of {name!r}")
     return float(held[0]), float(held[1])
@@ -117,9 +123,7 @@ def _ends(name: str, held: Any) -> Any:
 def _values(name: str, held: Any) -> tuple[Any, ...]:
     listed = isinstance(held, list) and held
     words = listed and all(isinstance(one, str) and one for one in held)
-    numbers = listed and all(
-        isinstance(one, (int, float)) and not isinstance(one, bool) for one in held
-    )
+    numbers = listed and all(map(_is_number, held))
     if not (words or numbers) or len(set(held)) < len(held):
         raise ValueError(f"policy: expected a list of different texts or numbers for {name!r}")
     return tuple(held)
@@ -127,8 +131,7 @@ def _values(name: str, held: Any) -> tuple[Any, ...]:
 
 def _strength(name: str, held: Mapping[str, Any]) -> dict[str, float]:
     for one, number in held.items():
-        numeric = isinstance(number, (int, float)) and not isinstance(number, bool)
-        if one not in STRENGTHS or not numeric:
+        if one not in STRENGTHS or not _is_number(number):
             raise ValueError(f"policy: expected numbers for {', '.join(STRENGTHS)} of {name!r}")
     return {one: float(number) for one, number in held.items()}
 
