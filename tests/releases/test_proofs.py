@@ -182,3 +182,31 @@ def test_every_way_to_draw_a_step_has_a_node_or_a_reason_why_not() -> None:
         made = one(**asked.get(one, {}))
         profile = made.profile(1.0, SampledSteps(schedule, 1, 40))
         assert (profile.mechanism is None) == (f"`{one.__name__}`" in UNNAMED), one
+
+
+def test_what_a_file_says_beside_its_proof_is_held_against_it(tmp_path: Path) -> None:
+    from tacit.cli.verify import beside
+
+    path = tmp_path / "file.json"
+
+    def told(content: dict[str, object]) -> str:
+        path.write_text(json.dumps(content))
+        return beside(str(path))
+
+    release = copy.deepcopy(real("table"))
+    assert told(release) == ""
+    release["guarantees"][0]["success"] = 0.51
+    assert "contradicts itself" in told(release)
+    release = copy.deepcopy(real("table"))
+    release["secret"] = "all that a person ever did"
+    assert "contradicts itself" in told(release)
+    profile = accounting.laplace(1.0, 2.0)
+    stated = profile.guarantee(delta=0.0)
+    claims = [{"kind": "pure-dp", "epsilon": "0.5"}]
+    claims += [{"kind": "success", "prior": "0.5", "success": "0.6106"}]
+    account = {"guarantee": stated.to_dict(), "success": profile.success().success}
+    account["proof"] = {"claims": claims}
+    assert told(account) == ""
+    assert "success" in told({**account, "success": 0.52})
+    assert "guarantee" in told({**account, "guarantee": {**stated.to_dict(), "epsilon": 0.1}})
+    assert "no account" in told({**account, "guarantee": {}})

@@ -5,12 +5,17 @@ from __future__ import annotations
 import json as json_text
 import subprocess
 import sys
-from typing import Annotated
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from tacit.cli.options import Force, Json
 from tacit.cli.output import json_output
+
+# Exit statuses of the checker.
+HELD, WORSE = 0, 1
 
 
 def verify(
@@ -26,6 +31,7 @@ def verify(
     """Check what stored files claim: exit status 0 all hold, 1 false or not shown, 2 refused.
 
     The same as `python -m tacit_check FILE…`, in a process of its own, of which nothing is Tacit's.
+    What else a file says is then held against what was checked.
     """
     read = {f"FILE {place}": path for place, path in enumerate(dict.fromkeys(files), 1)}
     output = json_output(json, force, {"--data": data, **read})
@@ -33,8 +39,47 @@ def verify(
     # a file of a name that starts with a dash is a file
     command = [sys.executable, "-m", "tacit_check", *options, "--", *files]
     done = subprocess.run(command, stdout=None if json is None else subprocess.PIPE)
+    other = {path: beside(path) for path in files} if done.returncode in (HELD, WORSE) else {}
     if json is not None:
         # the checker prints one object a line
-        output.write([json_text.loads(line) for line in (done.stdout or b"").splitlines()])
+        lines = [json_text.loads(line) for line in (done.stdout or b"").splitlines()]
+        output.write([{**line, "beside": other.get(line["file"], "")} for line in lines])
         output.tell()
-    raise typer.Exit(done.returncode)
+    for path, sentence in other.items():
+        if sentence and json is None:
+            typer.echo(f"{path}: what else it says is not what was checked: {sentence}")
+    raise typer.Exit(max(done.returncode, WORSE if any(other.values()) else HELD))
+
+
+def beside(path: str) -> str:
+    """Return how a file differs from its proof, in what it says beside it; nothing where not."""
+    content = json_text.loads(Path(path).read_bytes())
+    if "guarantee" in content:
+        return _of_account(content)
+    if content.get("format") != "tacit.release":
+        return ""
+    from tacit.releases import load
+
+    try:
+        load(content)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _of_account(content: Mapping[str, Any]) -> str:
+    """Compare the numbers of an account with what its proof claims."""
+    from tacit._ground.proof import claim_up
+    from tacit.guarantees import guarantee_from_dict
+    from tacit.releases.proof import claims_of
+
+    try:
+        stated = claims_of([guarantee_from_dict(content["guarantee"])])
+        success = claim_up(float(content["success"]))
+    except (KeyError, TypeError, ValueError) as error:
+        return f"no account of Tacit ({type(error).__name__})"
+    claims = content["proof"]["claims"]
+    if any(one not in claims for one in stated):
+        return "'guarantee' is another than the claims"
+    said = {one["success"] for one in claims if one["kind"] == "success"}
+    return "" if success in said else "'success' is another than the claims"
