@@ -12,7 +12,7 @@ from scipy.special import ndtr, ndtri
 
 from tacit._ground.random import normals_from_words
 from tacit.covariance import Dense, Diagonal, Factored, Isotropic, LowRank, ScaleMixture
-from tacit.covariance.publication import grid_of, publish, rounded_sum
+from tacit.covariance.publication import TOGETHER, grid_of, publish, publish_sum, rounded_sum
 from tacit.design import Design, worst_case
 
 from .reachable import reachable, success_rate
@@ -379,3 +379,15 @@ def test_bad_values_get_one_sentence():
         1,
         2,
     )
+
+
+def test_sums_of_many_coordinates_are_those_of_each():
+    source = np.random.default_rng(3)
+    count = 2 * TOGETHER + 7
+    value, noise = source.standard_normal((2, count)) * [[1e3], [1.0]]
+    deviations = 2.0 ** source.integers(-3, 4, size=count)
+    whole = publish_sum(value, noise, deviations)
+    for place in (0, TOGETHER - 1, TOGETHER, count - 1):
+        here = slice(place, place + 1)
+        assert whole[place] == publish_sum(value[here], noise[here], deviations[here])[0]
+    assert publish_sum(value[:0], noise[:0], 1.0).shape == (0,)

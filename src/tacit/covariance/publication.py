@@ -21,6 +21,8 @@ TERM_BITS = 30
 SMALLEST, LARGEST = 2.0**-1000, 2.0**1000
 # Every integer and every half below it is a double.
 EXACT_INTEGERS = 2.0**52
+# Coordinates that are rounded together: their intermediate sums stay in a processor's cache.
+TOGETHER = 2**14
 # The exponent of the largest power of two among doubles.
 LARGEST_EXPONENT = 1023
 
@@ -146,6 +148,15 @@ def rounded_sum(value: Array, noise: Array, grid: Array) -> Array:
         noise: (n, d).
         grid: (d,) powers of two; 0 where there is no noise, and the value stands as it is.
     """
+    released = np.empty(value.shape)
+    for start in range(0, grid.size, TOGETHER):
+        part = slice(start, start + TOGETHER)
+        released[:, part] = _nearest(value[:, part], noise[:, part], grid[part])
+    return outlet.let_out(released)
+
+
+def _nearest(value: Array, noise: Array, grid: Array) -> Array:
+    """Return the exact sum of some coordinates, rounded to the nearest point of the grid."""
     # a coordinate without noise is published as it is
     added = np.where(grid > 0.0, noise, 0.0)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -163,5 +174,5 @@ def rounded_sum(value: Array, noise: Array, grid: Array) -> Array:
     whole += (rest == 0.5) & (error > 0.0)
     whole -= (rest == -0.5) & (error < 0.0)
     # Adding 0.0 leaves zero one sign.
-    released: Array = np.where(fine, whole * grid, total) + 0.0
-    return outlet.let_out(np.clip(released, -LARGEST_DOUBLE, LARGEST_DOUBLE))
+    rounded: Array = np.where(fine, whole * grid, total) + 0.0
+    return np.clip(rounded, -LARGEST_DOUBLE, LARGEST_DOUBLE)
