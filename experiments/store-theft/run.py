@@ -14,7 +14,8 @@ from tacit_lab.studies.stores import page
 from tacit_lab.studies.stores.measure import TheftScale, measured, texts_of
 
 ASKED = ((1, 16), (1, 256), (2, 256), (3, 256), (4, 256), (8, 256))
-FULL = TheftScale(public=12_000, stored=20_000, queries=250, asked=ASKED, known=48)
+READ = ("1 × 16", "1 × 256", "2 × 256", "float32")
+FULL = TheftScale(public=12_000, stored=20_000, queries=250, asked=ASKED, known=48, read=READ)
 FAST = TheftScale(
     public=2500, stored=400, queries=40, asked=((1, 16), (2, 64)), known=16, digits=1000
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -15,7 +16,9 @@ from tacit_lab.studies.places import DOCS, RESULTS
 from tacit_lab.studies.stores import page, theft
 from tacit_lab.studies.stores.encoder import WordMeans
 from tacit_lab.studies.stores.measure import TheftScale, measured, texts_of
+from tacit_lab.studies.stores.words import best_unseen, words_f1
 
+READERS = {"linear", "transformer", "re-encoding"}
 NOUNS = [f"{a}{b}{c}" for a in "stblw" for b in "aeiou" for c in "rkdnstml"]
 
 
@@ -69,14 +72,19 @@ def test_a_document_finds_itself_as_often_as_its_code_has_room(lines, coded, k):
 
 
 def test_every_theft_is_within_its_bound_and_exact_vectors_give_all(lines):
+    asked, read = ((1, 4), (1, 12)), ("1 × 4", "float32")
     scale = TheftScale(
-        public=500, stored=300, queries=20, asked=((1, 4), (1, 12)), known=4, digits=200
+        public=500, stored=300, queries=20, asked=asked, known=4, read=read, digits=200
     )
     small, larger, exact = measured(lines, scale)
     for row in (small, larger):
         assert all(one["right"] <= one["most"] + 1e-12 for one in row["thefts"])
         assert row["bits"] == pytest.approx(math.log2(int(row["asked"].split()[-1])), abs=2.0)
     held = {one["game"]: one for one in small["thefts"]}
+    assert (set(small["readers"]), larger["readers"]) == (READERS, {})
+    assert all(one["right"] <= one["most"] for one in small["readers"].values())
+    read_of = exact["readers"]
+    assert read_of["re-encoding"]["right"] > small["readers"]["re-encoding"]["right"]
     digits = held["four digits"]
     assert digits["right"] <= 2.0 ** small["bits"] / 200 == digits["most"]
     assert held["which of 300 texts in a list"]["most"] == 2.0 ** small["bits"] / 300
@@ -87,6 +95,21 @@ def test_every_theft_is_within_its_bound_and_exact_vectors_give_all(lines):
     assert games.pop("words of a text (F1)") > small["thefts"][-1]["right"]
     assert set(games.values()) == {1.0}
     assert exact["recall"]["sealed store"] == 1.0
+
+
+def test_no_list_of_words_is_better_without_the_store_than_the_best_one():
+    source = np.random.default_rng(3)
+    bags = (source.random((40, 7)) < source.random(7)).astype(float)
+    lists = [np.array(chosen) for chosen in product([0.0, 1.0], repeat=7)]
+    # every list of words, and a game played with a code of two bits by the best reader of it
+    best = max(float(words_f1(bags, np.tile(one, (40, 1))).mean()) for one in lists)
+    assert best == pytest.approx(best_unseen(bags), rel=1e-12)
+    codes = source.integers(4, size=40)
+    read = sum(
+        max(float(words_f1(part, np.tile(one, (len(part), 1))).sum()) for one in lists)
+        for part in (bags[codes == code] for code in range(4))
+    )
+    assert best < read / 40 <= 4 * best
 
 
 def test_the_page_in_the_docs_is_that_of_the_stored_result():

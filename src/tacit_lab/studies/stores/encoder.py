@@ -7,6 +7,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -49,10 +50,16 @@ class WordMeans:
 
     def __call__(self, texts: Sequence[str]) -> Rows:
         """Return the vectors of texts (n, d)."""
-        found = np.zeros((len(texts), self.width))
-        for row, text in zip(found, texts, strict=True):
-            for word in words_of(text):
-                row += self._weights.get(word, 1.0) * self._vector(word)
+        held = [words_of(text) for text in texts]
+        places = {word: n for n, word in enumerate(dict.fromkeys(chain.from_iterable(held)))}
+        table = np.zeros((len(places), self.width))
+        for row, word in zip(table, places, strict=True):
+            row += self._weights.get(word, 1.0) * self._vector(word)
+        # sums of the words of each text, as a product with the table of who has which
+        inside = [places[word] for word in chain.from_iterable(held)]
+        ends = np.cumsum([0, *map(len, held)])
+        shape = (len(texts), len(places))
+        found = sparse.csr_matrix((np.ones(len(inside)), inside, ends), shape) @ table
         norms = np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12)
         return (found / norms).astype(np.float32)
 

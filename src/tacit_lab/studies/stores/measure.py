@@ -12,6 +12,7 @@ import numpy as np
 from tacit.hidden_states import ResidualCodebook, ResidualFit
 from tacit_lab.studies.stores import theft
 from tacit_lab.studies.stores.encoder import WordMeans, words_of
+from tacit_lab.studies.stores.words import Readings, recovered
 
 NEIGHBOURS, SHARE, ROWS = 10, 0.05, 8
 SHORTEST, LONGEST = 8, 30
@@ -27,6 +28,7 @@ class TheftScale:
         queries: texts that are searched for.
         asked: (stages, codewords) of the codes.
         known: texts of which all but a field is known.
+        read: codes of which words are read by a transformer and by re-encoding too.
         digits: how many strings of digits there are.
     """
 
@@ -35,6 +37,7 @@ class TheftScale:
     queries: int
     asked: tuple[tuple[int, int], ...]
     known: int
+    read: tuple[str, ...] = ()
     digits: int = 10_000
 
 
@@ -62,20 +65,19 @@ def measured(texts: Sequence[str], scale: TheftScale) -> Iterator[dict[str, Any]
         how = ResidualFit(stages=stages, size=size)
         book = ResidualCodebook.fit(rows["public"], how, rng=0, progress=False)
         decoded = {name: book.decode(book.encode(held)).numpy() for name, held in rows.items()}
-        yield {
-            "asked": f"{stages} × {size}",
-            "bits": book.kept_bits,
-            **_found(means, rows, decoded, (public, stored), book.encode, book.kept_bits, scale),
-        }
-    bits = 32.0 * means.width
-    exact = _found(means, rows, rows, (public, stored), lambda held: held, bits, scale)
-    yield {"asked": "float32", "bits": bits, **exact}
+        about = {"asked": f"{stages} × {size}", "bits": book.kept_bits}
+        yield {**about, **_found(means, rows, decoded, (public, stored), book.encode, about, scale)}
+    about = {"asked": "float32", "bits": 32.0 * means.width}
+    yield {**about, **_found(means, rows, rows, (public, stored), lambda held: held, about, scale)}
 
 
 def _found(
-    means: WordMeans, rows: Any, decoded: Any, texts: Any, code: Any, bits: float, scale: TheftScale
+    means: WordMeans, rows: Any, decoded: Any, texts: Any, code: Any, about: Any, scale: TheftScale
 ) -> dict[str, Any]:
-    public, stored = texts
+    stored, bits = texts[1], about["bits"]
+    searched = scale.known if about["asked"] in scale.read else 0
+    held = Readings(texts, (decoded["public"], decoded["stored"]), means, bits, searched)
+    words, readers = recovered(held)
     names = [f"name{n}" for n in range(1000)]
     digits = [f"{n:04d}" for n in range(scale.digits)]
     known = stored[: scale.known]
@@ -88,7 +90,7 @@ def _found(
         theft.duplicates(stored[:1000], means, code, bits),
         theft.told(f"which of {len(stored):,} texts in a list",
                    [theft.named_among(code(rows["stored"]))], 1.0 / len(stored), bits),
-        theft.recovered((public, decoded["public"]), (stored, decoded["stored"]), means, bits),
+        words,
     ]  # fmt: skip
     exact = np.argsort(-(rows["queries"] @ rows["stored"].T), axis=1)[:, :NEIGHBOURS]
     scores = rows["queries"] @ decoded["stored"].T
@@ -103,4 +105,5 @@ def _found(
         near = [len(set(a) & set(c)) for a, c in
                 zip(exact.tolist(), order[:, :count].tolist(), strict=True)]  # fmt: skip
         found[name] = float(np.mean(near)) / NEIGHBOURS
-    return {"thefts": [asdict(one) for one in thefts], "recall": found}
+    read = {name: asdict(one) for name, one in readers.items()}
+    return {"thefts": [asdict(one) for one in thefts], "readers": read, "recall": found}

@@ -12,8 +12,6 @@ import numpy.typing as npt
 from tacit_lab.studies.stores.encoder import WordMeans, words_of
 
 Code = Callable[[Any], npt.NDArray[Any]]
-# ridge of the inverter, and the words that it looks for: the most common ones stand in any text
-RIDGE, COMMON, SOUGHT = 1.0, 50, 1000
 
 
 @dataclass(frozen=True)
@@ -123,40 +121,3 @@ def duplicates(texts: Sequence[str], means: WordMeans, code: Code, b: float) -> 
         changed.append(" ".join(held))
     apart = (code(means(list(texts))) != code(means(changed))).any(axis=1)
     return told("which of two near duplicates", 0.5 + 0.5 * apart, 0.5, b)
-
-
-def recovered(
-    public: tuple[Sequence[str], Any], stored: tuple[Sequence[str], Any], means: WordMeans, b: float
-) -> Theft:
-    """Return the F1 of the words that a linear inverter reads off decoded vectors.
-
-    What multiplies every chance by 2^b at most multiplies every gain that is not negative, and so
-    the best F1 of words that are named without the store.
-    """
-    bags = [_bags(texts, means) for texts in (public[0], stored[0])]
-    count = round(float(bags[0].sum(1).mean()))
-    held = public[1] - public[1].mean(0)
-    gram = held.T @ held + RIDGE * np.eye(held.shape[1])
-    weights = np.linalg.solve(gram, held.T @ (bags[0] - bags[0].mean(0)))
-    scores = (stored[1] - public[1].mean(0)) @ weights + bags[0].mean(0)
-    named = np.zeros_like(scores)
-    np.put_along_axis(named, np.argpartition(-scores, count, axis=1)[:, :count], 1.0, axis=1)
-    # without the store: as many of the most common words as are best on average
-    common, best = np.argsort(-bags[0].mean(0)), 0.0
-    for size in range(1, 4 * count):
-        alike = np.zeros(bags[1].shape)
-        alike[:, common[:size]] = 1.0
-        best = max(best, float(_f1(bags[1], alike).mean()))
-    return told("words of a text (F1)", _f1(bags[1], named).tolist(), best, b)
-
-
-def _bags(texts: Sequence[str], means: WordMeans) -> Any:
-    sought = {word: n for n, word in enumerate(means.words[COMMON : COMMON + SOUGHT])}
-    found = np.zeros((len(texts), len(sought)))
-    for row, text in zip(found, texts, strict=True):
-        row[[sought[word] for word in words_of(text) if word in sought]] = 1.0
-    return found
-
-
-def _f1(true: Any, named: Any) -> Any:
-    return 2.0 * (true * named).sum(1) / np.maximum(true.sum(1) + named.sum(1), 1.0)
