@@ -142,14 +142,19 @@ def privatize(
     """Release a statistic under a promise: ``prepare(...).draw(...)`` in one call.
 
     Args:
-        query: as for ``prepare``.
-        pool: as for ``prepare``.
-        promise: as for ``prepare``.
-        effort: as for ``prepare``.
+        query: a name, such as ``"mean"``, ``"count by city"`` or ``"mean+std"``, a statistic of
+            ``tacit.statistics.queries``, or a callable on (n, p) rows that returns d numbers.
+        pool: (N, p) finite numbers, a data frame or a ``DataTable``.
+        promise: what is hidden, and how well: ``Rows(success=0.6)``,
+            ``Table(epsilon=1, delta=1e-6, bounds=…, person=…)`` or ``Draw(nats=0.1)``, each with
+            all of its fields in ``help(Rows)``, ``help(Table)`` and ``help(Draw)``.
+        effort: how much work goes in: ``Effort(simulations, trials, workers, progress)``.
         ledger: what the release spends from, a ``tacit.Ledger``; None for none.
         secret: name of the secret in the ledger.
         no_budget: release though the secret has no budget and others have one.
-        options: the other arguments of ``prepare``.
+        options: ``columns`` (those to use, by name), ``target`` (the column that a regression
+            explains), ``cost`` (what noise costs: ``"relative"`` or ``"squared"``) and ``rng``
+            (None for the operating system's; a seed voids the guarantee), as for ``prepare``.
 
     Returns:
         The release, of kind ``statistic-rows``, ``statistic-table`` or ``statistic-draw``. It holds
