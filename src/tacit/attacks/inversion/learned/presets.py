@@ -99,7 +99,7 @@ class InverterFit:
     Args:
         kind: right-to-left, at-once (every position by itself), or forward; what reads most of one
             state or of all when left out.
-        size: Of the network.
+        size: Size of the network.
         minutes: Of training; as the size says when left out.
         steps: Of training, in the place of minutes.
         shortest: Least tokens of a training window, as many as are read unless told.
