@@ -178,7 +178,8 @@ def check_word(unit: str | None) -> None:
 
 # A word, or several.
 UNIT = re.compile(r"(?=.{1,40}$)[^\W\d_]+([ -][^\W\d_]+)*")
-CLIPS = Within(1, 2.0**14, "[]")
+LONGEST = 2.0**14
+CLIPS = Within(1, LONGEST, "[]")
 
 
 @value
@@ -309,6 +310,13 @@ class Table:
         given = self.levels if isinstance(self.levels, Mapping) else {}
         # by its type first: an array has no one answer to whether it is a word
         return tuple(name for name, held in given.items() if isinstance(held, str) and held == AUTO)
+
+    @property
+    def declared_clip(self) -> Any:
+        """``clip``; where it is left out as many rows as are read, which move nothing farther."""
+        if self.clip is None and self.max_rows is not None:
+            return min(float(self.max_rows), LONGEST)
+        return self.clip
 
     @property
     def declared_levels(self) -> Any:

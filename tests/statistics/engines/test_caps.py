@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -93,6 +94,8 @@ def test_what_is_asked_of_caps():
     assert any("2 rows at most" in one for one in prepared.draw().notes)
     sql = prepare_sql("SELECT SUM(x) FROM t", {"t": visits}, promise)
     assert sql.planned.details.radius == 2 * 2**16
+    many = replace(promise, max_rows=10**6)
+    assert prepare("mean", visits[["who", "x"]], many, QUIET).planned.details.radius == 2**30
     assert Session(visits, Table(mu=1.0, person="who", bounds={"x": (0, 9)}, max_rows=2))
     with pytest.raises(ValueError, match=r"^max_groups: expected a query by groups"):
         prepare("mean", visits[["who", "x"]], Table(mu=1.0, person="who", clip=2, max_groups=1,

@@ -211,8 +211,7 @@ def answer(
     caps = caps_of(promise, grouped=bool(found.keys))
     if caps is not None:
         found = replace(found, caps=CapStatement(caps, engine.dialect))
-    # who has so many rows moves the numbers no farther
-    clip = promise.clip or promise.max_rows
+    clip = promise.declared_clip
     try:
         return _certified(sql, found, promise, engine, rng, clip or AUTO)
     except TooFewSumsError:

@@ -235,7 +235,7 @@ def _check(request: StatisticRequest, query: SumQuery, asking: Asking) -> None:
             f"query: expected {pool.sought!r}, whose keys are found, to group rows only, got a "
             "query that computes with it"
         )
-    if query.terms and promise.clip is None and promise.max_rows is None:
+    if query.terms and promise.declared_clip is None:
         raise ValueError(
             "clip: expected a number of rows, or auto, where keys are found from the table, got "
             "None"

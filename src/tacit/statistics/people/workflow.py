@@ -339,11 +339,8 @@ def _declared_clip(added: Contributions, promise: Any) -> float | None:
         return 1.0 if promise.clip in (None, AUTO) else min(1.0, float(promise.clip))
     if promise.clip == AUTO:
         return None
-    if promise.clip is not None:
-        return float(promise.clip)
-    if promise.max_rows is not None:
-        # who has so many rows moves the numbers no farther
-        return float(promise.max_rows)
+    if promise.declared_clip is not None:
+        return float(promise.declared_clip)
     raise ValueError(
         "clip: expected as how many of the largest rows one person may count at most, such as 10 "
         f"(more is cut, less is less noise), or {AUTO}, got none"
