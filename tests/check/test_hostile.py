@@ -138,6 +138,56 @@ WORK = {
         }
     ),
 }
+# And the verdict of each that was run to its end: what holds is true.
+LONG = {
+    "tiny-delta": (
+        "false",
+        node(
+            many("1000", {"kind": "laplace", "sensitivity": "1", "scale": "2"}),
+            [{**CLAIM, "delta": "1e-9999"}],
+        ),
+    ),
+    "huge-factor": (
+        "not shown",
+        node(
+            many("1000000000000", {"kind": "table", "rows": [["1", "2"], ["2", "1"]]}),
+            [{"kind": "factor", "factor": "1.5"}],
+        ),
+    ),
+    "whole-apart": (
+        "not shown",
+        node(
+            many(
+                "1000",
+                {
+                    "kind": "discrete-gaussian",
+                    "sensitivity": "19000",
+                    "variance": "0.0001",
+                    "coordinates": "1",
+                },
+            )
+        ),
+    ),
+    "all-told": (
+        "false",
+        node(
+            {**GAUSSIAN, "noise": "0.00001"},
+            [{"kind": "naming", "candidates": "100000", "success": "0.5"}],
+        ),
+    ),
+    "samples-deep": ("holds", node(many("1000", sampled_often(50)))),
+    "orders": (
+        "false",
+        node(
+            many("1000000000000", sampled("0.5", "0.001")),
+            [{"kind": "renyi", "order": "1024", "epsilon": "1"}] * 256,
+        ),
+    ),
+    "allocation": (
+        "holds",
+        node({"kind": "random-allocation", "sensitivity": "2", "noise": "1", "steps": "100000000"}),
+    ),
+}
 
 
 def run(folder, files, *options):
@@ -168,6 +218,15 @@ def test_each_ends_and_nothing_is_held(tmp_path, name):
     done = run(tmp_path, {name: WORK[name]}, "--json")
     assert done.returncode in (1, 2)
     assert json.loads(done.stdout)["word"] != "holds"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", LONG)
+def test_what_takes_long_ends_with_its_verdict(tmp_path, name):
+    word, content = LONG[name]
+    done = run(tmp_path, {name: content}, "--json")
+    assert done.stderr == ""
+    assert json.loads(done.stdout)["word"] == word
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path):
