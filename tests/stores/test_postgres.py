@@ -94,6 +94,17 @@ def test_postgresql_keeps_deleted_vectors_until_its_log_is_gone(postgres):
         put(rows)
         live = audit_store(postgres, codec=coded)
         assert (live.kind, live.rows, live.on_codebook) == ("a database of PostgreSQL", 60, 0)
+        # a copy in a materialized view, and rows of a partition of another schema, once each
+        connection.execute("CREATE MATERIALIZED VIEW seen AS SELECT vector FROM notes LIMIT 7")
+        connection.execute("CREATE SCHEMA other")
+        connection.execute("CREATE TABLE cut (n int, vector real[]) PARTITION BY RANGE (n)")
+        part = "CREATE TABLE other.low PARTITION OF cut FOR VALUES FROM (0) TO (9)"
+        connection.execute(part)
+        connection.execute("INSERT INTO cut VALUES (3, %s)", (rows[0].tolist(),))
+        copied = audit_store(postgres, codec=coded)
+        assert (copied.rows, copied.clear) == (68, ("low.n", "notes.id", "notes.who"))
+        connection.execute("DROP MATERIALIZED VIEW seen")
+        connection.execute("DROP TABLE cut")
         connection.execute("DELETE FROM notes")
         connection.execute("VACUUM FULL")
         put(decoded)

@@ -318,3 +318,14 @@ def test_finer_codes_are_sealed_and_a_short_list_by_them_holds_the_nearest(place
             opened(OTHER, **given)
     with pytest.raises(ValueError, match="fine: expected a codebook, got str"):
         opened(OTHER, fine="book")
+
+
+def test_a_vector_of_any_length_is_found_by_its_direction(tmp_path):
+    store = filled(PLACES["folder"](tmp_path))
+    lengths = np.float32([[1e-30], [1e-12], [1e25], [1e37]])
+    rows = vectors(4, 9)
+    store.add(documents(4, 100), rows * lengths)
+    for place, row in enumerate(rows):
+        best = store.search(row * lengths[3 - place], 1, shortlist=COUNT + 4)[0]
+        assert best.document.id == f"id-{100 + place}"
+        assert best.score == pytest.approx(1.0, abs=1e-6)

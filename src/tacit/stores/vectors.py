@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 Rows = npt.NDArray[np.float32]
+# of a norm whose square float32 holds with all its digits
+SMALLEST_SQUARE = 1e-20
 
 
 def checked_rows(name: str, values: Any, width: int, count: int | None) -> Rows:
@@ -60,7 +62,15 @@ def exact_scores(rows: Rows, query: Rows, metric: str) -> Rows:
         apart = rows - query
         found: Rows = -np.einsum("ij,ij->i", apart, apart)
         return found
-    found = rows @ query
-    if metric == "cosine":
-        found = found / np.sqrt(np.einsum("ij,ij->i", rows, rows))
-    return found
+    if metric == "dot":
+        dots: Rows = rows @ query
+        return dots
+    with np.errstate(over="ignore", under="ignore"):
+        squares = np.einsum("ij,ij->i", rows, rows)
+    odd = ~((squares > SMALLEST_SQUARE) & (squares < 1.0 / SMALLEST_SQUARE))
+    if odd.any():
+        # squares of these are not those of float32: they are turned to unit norm in float64
+        rows, squares = rows.copy(), np.where(odd, np.float32(1.0), squares)
+        rows[odd] = directed("vectors", rows[odd], metric)
+    scores: Rows = (rows @ query) / np.sqrt(squares)
+    return scores

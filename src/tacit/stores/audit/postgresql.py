@@ -22,11 +22,16 @@ CLEAN = (
     "SELECT pg_switch_wal(); CHECKPOINT; and new backups and archives in the place of the old"
 )
 CLUSTER = OpenedStore(kind="the files of a PostgreSQL server", clean=CLEAN)
+# tables, partitions and materialized views, each where its rows lie, of any schema of a user's
 COLUMNS = sa.text(
-    "SELECT table_schema, table_name, column_name, udt_name FROM information_schema.columns "
-    "JOIN information_schema.tables USING (table_schema, table_name) "
-    "WHERE table_type = 'BASE TABLE' AND table_schema NOT IN ('pg_catalog', 'information_schema') "
-    "ORDER BY table_schema, table_name, ordinal_position"
+    "SELECT nspname AS table_schema, relname AS table_name, attname AS column_name, "
+    "typname AS udt_name, has_table_privilege(pg_class.oid, 'SELECT') AS readable "
+    "FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid "
+    "JOIN pg_namespace ON pg_namespace.oid = relnamespace "
+    "JOIN pg_type ON pg_type.oid = atttypid "
+    "WHERE relkind IN ('r', 'm') AND relispopulated AND attnum > 0 AND NOT attisdropped "
+    "AND nspname !~ '^pg_' AND nspname <> 'information_schema' "
+    "ORDER BY nspname, relname, attnum"
 )
 
 
@@ -54,7 +59,9 @@ def read_postgresql(
             folder = _folder(connection)
             found = StoredColumns()
             for column in columns:
-                if column.table_name not in SEALED:
+                if not column.readable:
+                    found.clear.append(f"{column.table_name}.{column.column_name}, not to be read")
+                elif column.table_name not in SEALED:
                     _read_column(connection, column, width, by, found)
         if any(one.table_name == "tacit_documents" for one in columns):
             from tacit.stores.backends.database import DatabaseBackend
