@@ -115,7 +115,9 @@ def test_rows_are_counted_whatever_their_columns_hold():
     assert counted.names[-1] == "count"
     with pytest.raises(ValueError, match="columns: expected at least one column name, got none"):
         of_table("mean", data, columns=[], bounds=BOUNDS)
-    with pytest.raises(ValueError, match=r"bounds: expected \(lowest, highest\) of city, name, "):
+    with pytest.raises(
+        ValueError, match=r"bounds: expected the lowest and highest of city, name, "
+    ):
         of_table("mean", data, bounds=BOUNDS)
     with pytest.raises(ValueError, match="column 'city': expected a number, got text"):
         privatize("mean", data, Rows(success=0.6), QUIET)
