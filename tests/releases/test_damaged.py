@@ -115,6 +115,16 @@ def test_a_head_that_says_more_than_there_is_is_a_sentence(
         read(changed)
 
 
+def test_a_head_of_numpy_that_is_no_literal_is_a_sentence(
+    files: dict[str, tuple[Path, Reader]],
+) -> None:
+    path, read = files["quotients, npy"]
+    changed = path.with_name("damaged.npy")
+    changed.write_bytes(path.read_bytes().replace(b"{'descr'", b",'descr'", 1))
+    with pytest.raises(ValueError, match=r"damaged\.npy"):
+        read(changed)
+
+
 def damaged(content: bytes, source: random.Random) -> bytes:
     """Cut a file off, turn one bit or a few of it, or put other bytes in."""
     kind, place = source.random(), source.randrange(len(content))

@@ -302,7 +302,7 @@ def open_npy(name: str, path: Path) -> StoredRows:
             offset = stream.tell()
     except OSError as error:
         raise ValueError(f"{name}: cannot read {path} ({error.strerror})") from None
-    except (ValueError, TokenError):
+    except (ValueError, TokenError, SyntaxError):
         # a header that NumPy takes for one of Python 2 is tokenised first
         raise ValueError(f"{name}: {path} is not a .npy file") from None
     if len(shape) != 2 or dtype.hasobject or dtype.names is not None:

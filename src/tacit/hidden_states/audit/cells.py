@@ -133,7 +133,9 @@ class StateCodes(Mechanism, ABC):
     ) -> str | None:
         """Count again: C^T for every prior, occupied/N for the uniform law, at most ln occupied."""
         size = point.cells
-        if size is None or not 1 <= point.rank <= min(point.bank, size**releases):
+        # 2^T is above the rank from its number of bits on: a stored T of any length costs nothing
+        few = min(releases, point.rank.bit_length())
+        if size is None or not 1 <= point.rank <= min(point.bank, size**few):
             return "expected a number of codewords and of occupied cells, got others"
         # a uniform prompt of the bank: P(named) = occupied/N, rounded up
         law = CandidateLaw(point.bank, 1 / point.bank)

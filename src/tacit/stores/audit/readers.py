@@ -148,7 +148,7 @@ def _numbers(name: str, path: Path) -> tuple[Rows, str]:
         loaded = np.load(path, allow_pickle=False)
         # of one vector alone a row
         found = {"": loaded} if isinstance(loaded, np.ndarray) else {**loaded}
-    except (ValueError, OSError, EOFError, BadZipFile, TokenError):
+    except (ValueError, OSError, EOFError, BadZipFile, TokenError, SyntaxError):
         raise ValueError(f"{name}: {path} is damaged, or no file of NumPy") from None
     held = [
         one[None] if one.ndim == 1 else one for one in found.values() if one.dtype.kind in KINDS
