@@ -434,3 +434,15 @@ def test_what_files_of_a_folder_tell_of_a_document_adds_up(tmp_path):
     assert not both.faults
     assert both.bits == pytest.approx(2 * alone.bits)
     assert both.on_codebook == both.rows == 2 * alone.rows
+
+
+def test_a_sealed_folder_without_a_part_is_a_sentence(tmp_path):
+    from tacit.stores.audit.readers import read_store
+
+    from .places import FolderBackend, filled
+
+    filled(FolderBackend(tmp_path / "notes"))
+    for part in (tmp_path / "notes").glob("part-*"):
+        part.unlink()
+    with pytest.raises(ValueError, match="is gone, which its manifest names"):
+        read_store(tmp_path / "notes")

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.stores.audit.faiss_bits import IndexBits
-from tacit.stores.backends.base import Backend, State
+from tacit.stores.backends.base import Backend, ChangedError, State
 from tacit.stores.header import StoreHeader
 
 Rows = npt.NDArray[np.float32]
@@ -93,7 +93,13 @@ def sealed_store(backend: Backend, kind: str, beside: StoredColumns | None = Non
     state = backend.state()
     assert isinstance(state, State)
     header = StoreHeader.read(state.header)
-    rows = len(backend.columns(header.sizes))
+    try:
+        rows = len(backend.columns(header.sizes))
+    except ChangedError as error:
+        # nothing is written while it is looked at: a part of it is missing
+        raise ValueError(
+            str(error) or "store: it holds another number of rows than it says"
+        ) from None
     backend.close()
     clean = "tacit.stores.SealedStore(…).compact()"
     others = told(beside or StoredColumns(), kind, clean, None)
