@@ -1,5 +1,7 @@
 """Promises side by side: one unit for all errors, and all of the error."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -114,6 +116,14 @@ def test_persons_are_compared_with_all_of_their_rows():
     high = np.c_[rows[:, 0], 9.0 + rows[:, 1] / 10.0]
     summed = compare("sum", high, promise, QUIET, columns=["who", "x"]).results[-1]
     assert 0.1 * high[:, 1].sum() < summed.clipping[0] < 0.2 * high[:, 1].sum()
+    # of which caps leave three
+    capped = replace(promise, max_rows=3)
+    cut = compare("sum", high, capped, QUIET, columns=["who", "x"]).results[-1]
+    assert 0.35 * high[:, 1].sum() < cut.clipping[0] < 0.45 * high[:, 1].sum()
+    found = compare("sum", high, replace(promise, bounds={"x": "auto"}), QUIET,
+                    columns=["who", "x"])  # fmt: skip
+    assert len(found.results) == 3
+    assert "bounds that are found" in found.notes[0]
     without = compare("mean", rows, Table(success=0.6, person="who"), QUIET, columns=["who", "x"])
     assert len(without.results) == 3
     assert "bounds" in without.notes[0]

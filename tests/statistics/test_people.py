@@ -180,6 +180,15 @@ def test_a_session_that_finds_too_few_persons_has_spent_what_it_was_charged():
     assert session.price("mean", share=0.9).expected[0].name.startswith("mean[x] (as if x")
 
 
+def test_no_more_keys_are_kept_than_can_be_summed(monkeypatch):
+    for module in ("found", "workflow"):
+        monkeypatch.setattr(f"tacit.statistics.people.{module}.MOST_SUMS", 4)
+    promise = replace(SEEKING, bounds={"x": (0, 1e5)})
+    release = prepare("mean by city", of_cities(), promise, QUICK).draw()
+    # a sum and a count each: a third would be refused when the keys' budget is spent
+    assert release.names[1:] == ("mean[x]|city=Bern", "mean[x]|city=Oslo")
+
+
 def test_a_session_finds_how_far_a_person_moves_each_answer(tmp_path):
     rng = np.random.default_rng(83)
     frame = pd.DataFrame({"city": rng.integers(0, 40, 6000), "who": rng.integers(0, 400, 6000)})

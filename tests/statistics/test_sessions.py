@@ -276,3 +276,19 @@ def test_a_promise_that_no_session_keeps_is_refused(monkeypatch):
     monkeypatch.setattr(session, "keeping_of", lambda one: replace(kept(one), session=None))
     with pytest.raises(ValueError, match=r"^promise: expected one that a session keeps, got Rows"):
         Session(np.arange(20.0)[:, None], Rows(success=0.6))
+
+
+def test_an_offer_that_was_priced_while_another_answer_was_drawn_is_refused(tmp_path):
+    rows, path = np.random.default_rng(5).normal(size=(40, 1)), tmp_path / "session.json"
+    first, second = (Session(rows, Rows(success=0.6), path=path) for _ in range(2))
+    between, after = [], first._questions.after
+
+    def priced(*given):
+        between.append(second.price("mean", share=0.2))
+        return after(*given)
+
+    first._questions.after = priced
+    first.ask("mean", share=0.2)
+    with pytest.raises(ValueError, match=r"^offer: expected no other answer"):
+        between[0].draw()
+    assert second.ask("mean", share=0.2)

@@ -8,6 +8,7 @@ import pickle
 import sqlite3
 from dataclasses import replace
 from datetime import timedelta
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -420,7 +421,20 @@ def test_rows_are_read_in_any_order_and_type_and_in_folders(tmp_path):
     assert sum("notes.txt" in one or "junk.npy" in one for one in found.clear) == 2
     np.testing.assert_array_equal(read_vectors("--vectors", folder / "turned.npy"), rows)
     np.testing.assert_array_equal(read_vectors("--vectors", folder / "parts" / "several.npz"), rows)
-    for path, words in ((folder / "junk.npy", "damaged"), (folder / "notes.txt", "ending in")):
+    # an archive of other files, one of an unknown compression, and rows that no memory holds
+    packed = bytearray((folder / "parts" / "several.npz").read_bytes())
+    packed[8] = packed[packed.index(b"PK\x01\x02") + 10] = 97
+    (folder / "packed.npz").write_bytes(packed)
+    with ZipFile(folder / "notes.npz", "w") as archive:
+        archive.writestr("notes.txt", "in the clear")
+    np.save(folder / "large.npy", rows)
+    large = (folder / "large.npy").read_bytes()
+    (folder / "large.npy").write_bytes(large.replace(b"(6, ", b"(6000000000000, "))
+    for path, words in (
+        (folder / "junk.npy", "damaged"), (folder / "notes.txt", "ending in"),
+        (folder / "packed.npz", "damaged"), (folder / "notes.npz", "numbers"),
+        (folder / "large.npy", "damaged"),
+    ):  # fmt: skip
         with pytest.raises(ValueError, match=f"--vectors: .*{words}"):
             read_vectors("--vectors", path)
 

@@ -128,8 +128,8 @@ class Protection:
             person=self.person or settings.get("person"),
             unit=self.unit or settings.get("unit"),
             clip=clip,
-            max_rows=self.max_rows or settings.get("max_rows"),
-            max_groups=self.max_groups or settings.get("max_groups"),
+            max_rows=settings.get("max_rows") if self.max_rows is None else self.max_rows,
+            max_groups=settings.get("max_groups") if self.max_groups is None else self.max_groups,
             bounds={**policy.bounds, **_spelled("bounds", bounds_of, self.bounds or ())} or None,
             levels={**policy.keys, **_spelled("keys", levels_of, self.keys or ())} or None,
         )

@@ -313,10 +313,10 @@ class Table:
 
     @property
     def declared_clip(self) -> Any:
-        """``clip``; where it is left out as many rows as are read, which move nothing farther."""
-        if self.clip is None and self.max_rows is not None:
-            return min(float(self.max_rows), LONGEST)
-        return self.clip
+        """``clip``, no longer than as many rows as are read, which move nothing farther."""
+        if self.max_rows is None or self.clip == AUTO:
+            return self.clip
+        return min(float(self.max_rows), LONGEST if self.clip is None else self.clip)
 
     @property
     def declared_levels(self) -> Any:

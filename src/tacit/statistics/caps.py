@@ -22,8 +22,8 @@ class Caps:
 
     A person's groups, and then their rows, are numbered in the order of what they hold; the first
     by a digest of whose they are and of that number stay. So the choice looks random, is the same
-    wherever the rows are, and depends on no other person: without one of them every other person's
-    rows are what they were.
+    wherever the rows are in which a person is called the same, and depends on no other person:
+    without one of them every other person's rows are what they were.
 
     Attributes:
         rows: of a person, at most; None for all.
@@ -97,7 +97,11 @@ def _first(
     """Return which rows have one of the first numbers of their person, by the digests of these."""
     pairs, places = np.unique(np.stack([persons, ranks]), axis=1, return_inverse=True)
     digests = np.array(
-        [md5(f"{names[who]} {rank}".encode()).hexdigest() for who, rank in pairs.T.tolist()],
+        [
+            # it hides nothing, and is there where MD5 is barred from what does
+            md5(f"{names[who]} {rank}".encode(), usedforsecurity=False).hexdigest()
+            for who, rank in pairs.T.tolist()
+        ],
         dtype="S32",
     )
     order = np.lexsort((pairs[1], digests, pairs[0]))

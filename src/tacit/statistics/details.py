@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from tacit._ground.checks import in_interval, integer, non_negative
+from tacit._ground.checks import in_interval, integer, non_negative, positive
 from tacit._ground.reprs import shown
 from tacit.codec import HOLDER
 from tacit.guarantees.base import Guarantee
@@ -64,7 +64,7 @@ class Turn:
     def __post_init__(self) -> None:
         integer("turn", self.turn, minimum=1)
         in_interval("delta", self.delta, 0.0, 1.0, open_high=True)
-        if non_negative("spend", self.spend) > non_negative("budget", self.budget) * (1 + ROUNDING):
+        if non_negative("spend", self.spend) > positive("budget", self.budget) * (1 + ROUNDING):
             raise ValueError(f"spend: expected at most the budget {self.budget}, got {self.spend}")
 
     @property

@@ -597,7 +597,9 @@ def _compared(values: Array, levels: tuple[float, ...] | None, kind: Category | 
     found = values if levels is None else np.where(np.isin(values, levels), values, np.nan)
     if kind is None or not len(kind.levels):
         return found
-    ranks = np.argsort(np.argsort([one.encode() for one in kind.levels])).astype(float)
+    coded = [one.encode() for one in kind.levels]
+    ranks = np.empty(len(coded))
+    ranks[sorted(range(len(coded)), key=coded.__getitem__)] = np.arange(len(coded))
     # what is no code is NaN already
     places = np.nan_to_num(found).astype(np.intp)
     return np.where(np.isnan(found), np.nan, ranks[places])

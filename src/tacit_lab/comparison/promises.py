@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tacit._ground.checks import Array, RandomSource, array, generator
 from tacit.attacks import shadow_attack
-from tacit.releases.promises import Draw, Effort, Promise, Rows, Table, check_effort
+from tacit.releases.promises import AUTO, Draw, Effort, Promise, Rows, Table, check_effort
 from tacit.releases.release import Attack
 from tacit.statistics.bounded.plan import TablePlan
 from tacit.statistics.people.plan import PeoplePlan
@@ -24,7 +24,7 @@ from tacit.statistics.workflow import AnyQuery, prepare
 from tacit_lab.comparison.result import Comparison, PromiseResult
 from tacit_lab.comparison.simulated import can_simulate, simulate_releases
 
-EFFORT = Effort()
+EFFORT, QUIET = Effort(), Effort(trials=0)
 AddedPlan = TablePlan | PeoplePlan
 # Rows that are attacked, a half of them those farthest from the middle.
 ATTACKED_ROWS, FARTHEST_SHARE = 60, 2
@@ -42,6 +42,10 @@ HIDES = {
 NO_TABLE = (
     "no promise about the table: it needs bounds of every column that is added, declared without "
     "looking at the table"
+)
+FOUND = (
+    "no promise about the table: its errors depend on bounds that are found, which a release alone "
+    "does"
 )
 NO_SUMS = "no promise about the table: only queries that add up over rows have one"
 
@@ -135,14 +139,22 @@ def compare(
         result = _result(name, one.word, prepared, count, unit, share)
         hides = HIDES[one.word].format(unit_word, unit_word)
         if isinstance(prepared.plan, AddedPlan):
-            clipping = _clipping(query, prepared.plan, Pool.of(pool, columns, one), target)
+            plan, every = prepared.plan, table
+            if table.max_rows or table.max_groups:
+                # the same without caps, of which no more than the numbers as they are is read
+                every = replace(table, max_rows=None, max_groups=None, clip=1.0)
+                plan = prepare(
+                    query, pool, every, QUIET, columns=columns, target=target, cost=cost
+                ).plan
+            whole = Pool.of(pool, columns, every)
+            clipping = _clipping(query, prepared.plan, plan, whole, target)
             result = replace(result, clipping=clipping)
             if clipping.any():
                 notes.append(_clipped_note(prepared, len(known.rows), unit_word))
         attacks = list(prepared.planned.attacks)
         if effort.trials and result.errors.any() and can_simulate(prepared.plan):
             rows = _choose_attacked(known.unit_rows)
-            attacks.append(_lira(prepared, rows, effort.trials, source))
+            attacks += _lira(prepared, rows, effort.trials, source)
         results.append(replace(result, hides=hides, attacks=tuple(attacks)))
         description, names = prepared.description, prepared.planned.names
     return Comparison(
@@ -159,6 +171,8 @@ def _no_table(query: AnyQuery, pool: Pool, promise: Table, target: str | None) -
     """Return why there is no promise about the table; empty where there is one."""
     if promise.bounds is None and promise.levels is None and promise.person is None:
         return NO_TABLE
+    if isinstance(promise.bounds, Mapping) and AUTO in map(str, promise.bounds.values()):
+        return FOUND
     computed = bind_query(query, pool.as_columns(looked_at=True), target)
     return "" if isinstance(computed, SumQuery) else NO_SUMS
 
@@ -220,12 +234,15 @@ def _unit(prepared: PreparedNumbers, count: int, share: Array) -> Array:
     return np.asarray(half / share * np.sqrt((count // 2) / count))
 
 
-def _clipping(query: AnyQuery, plan: AddedPlan, whole: Pool, target: str | None) -> Array:
+def _clipping(
+    query: AnyQuery, plan: AddedPlan, every: AddedPlan, whole: Pool, target: str | None
+) -> Array:
     """Return how far clipping moves each number, (d,).
 
     ``|T(clip(x)) − T(x)|`` of the query T on the rows x as they are, for the numbers of the table
     promise that are nearer to T(clip(x)): counts in bins are of the rows as they are. Of persons,
-    with what clipping each of them moves beside it, sign by sign.
+    with what caps and clipping each of them move beside it, sign by sign; ``every`` is the plan,
+    and ``whole`` the pool, that no cap cuts.
     """
     # the rows as they are taken under the bounds, and as they are
     clipped = whole.rows.copy()
@@ -233,10 +250,10 @@ def _clipping(query: AnyQuery, plan: AddedPlan, whole: Pool, target: str | None)
         np.clip(whole.rows[:, place], low, high, out=clipped[:, place])
     computed = bind_query(query, Columns(whole.columns, whole.rows), target)
     truth, inside = (np.atleast_1d(computed(some)) for some in (whole.rows, clipped))
-    numbers, moved = plan.numbers_here(), np.zeros(len(plan.errors))
+    numbers, moved = every.numbers_here(), np.zeros(len(plan.errors))
     if isinstance(numbers, tuple):
-        numbers, kept = numbers
-        moved = kept - numbers
+        numbers = numbers[0]
+        moved = plan.numbers_here()[1] - numbers
     if truth.shape != numbers.shape:
         return np.abs(moved)
     # bins of a histogram are of the rows themselves, whatever the bounds: nothing is clipped there
@@ -264,11 +281,13 @@ def clipped_words(clamped: int, count: int) -> str:
 
 def _lira(
     prepared: PreparedNumbers, rows: npt.NDArray[np.intp], trials: int, source: np.random.Generator
-) -> Attack:
+) -> list[Attack]:
     releases, inside = simulate_releases(prepared.plan, rows, trials, source)
     # rows in no pair are never drawn, and of few trials some are hardly ever in, or out
     half = trials // 2
     learnt = inside[:half].sum(axis=0)
     live = (learnt >= SMALLEST_SHARE) & (learnt <= half - SMALLEST_SHARE)
+    if not live.any():
+        return []
     attack = shadow_attack(releases, inside[:, live], shadows=half)
-    return attack_of(attack, prepared.membership.task)
+    return [attack_of(attack, prepared.membership.task)]

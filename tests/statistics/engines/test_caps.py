@@ -33,12 +33,13 @@ def whole(prepared):
 def test_a_file_and_memory_keep_the_same_rows(number, tmp_path):
     path = tmp_path / "t.parquet"
     frame(number).to_parquet(path)
-    levels = {"group": LEVELS[: 2 + number % 2]}
+    # numbers of no level are in no group, and their rows are rows
+    levels = {"group": LEVELS[: 2 + number % 2], "kind": (0, 2)}
     promise = Table(mu=1.0, person="who", bounds={"a": (-2, 1.5)}, levels=levels, clip=3,
                     **CAPS[number % 3])  # fmt: skip
-    query = "mean by group+rows by group+count"
-    there = pool_in_file(str(path), ["a", "group"], query, promise)
-    here = read_pool(str(path), query, None, PoolFlags(columns="a,group"), promise)[0]
+    query = "mean by group by kind+rows by group+count"
+    there = pool_in_file(str(path), ["a", "group", "kind"], query, promise)
+    here = read_pool(str(path), query, None, PoolFlags(columns="a,group,kind"), promise)[0]
     found = [whole(prepare(query, pool, promise, QUIET)) for pool in (here, there)]
     assert found[0] == found[1]
 
@@ -96,6 +97,10 @@ def test_what_is_asked_of_caps():
     assert sql.planned.details.radius == 2 * 2**16
     many = replace(promise, max_rows=10**6)
     assert prepare("mean", visits[["who", "x"]], many, QUIET).planned.details.radius == 2**30
+    # a longer clip cuts nobody, and is no more noise
+    longer = replace(promise, clip=7)
+    assert prepare("mean", visits[["who", "x"]], longer, QUIET).plan.radius == 2 * 2**16
+    assert prepare_sql("SELECT SUM(x) FROM t", {"t": visits}, longer).plan.radius == 2 * 2**16
     assert Session(visits, Table(mu=1.0, person="who", bounds={"x": (0, 9)}, max_rows=2))
     with pytest.raises(ValueError, match=r"^max_groups: expected a query by groups"):
         prepare("mean", visits[["who", "x"]], Table(mu=1.0, person="who", clip=2, max_groups=1,

@@ -315,7 +315,7 @@ def _tell(
 
 def _attack(release: Release[Any]) -> str:
     from tacit.pages.words import plus_minus
-    from tacit.text import percent
+    from tacit.text import percent, share_up
 
     attack = release.attack
     if attack is None:
@@ -327,5 +327,5 @@ def _attack(release: Release[Any]) -> str:
         bound = release.headline
         if bound is not None and attack.worst.value > bound.success >= attack.worst.low:
             # the largest of many measured shares stands above what each of them measures
-            words += f", the largest of many by chance: at most {percent(bound.success)} is proven"
+            words += f", the largest of many by chance: at most {share_up(bound.success)} is proven"
     return f"{words}; {attack.trials:,} simulated releases"

@@ -36,12 +36,11 @@ class CapStatement:
             order = ", ".join(keys)
             text = self._first(text, columns, inside, order, "DENSE_RANK", self.caps.groups)
         if self.caps.rows is not None:
-            # −0 is 0, and nothing comes last, in every engine
+            # −0 is 0, and nothing comes last, in every engine; what is in no group is nothing
             zero = self.dialect.number(0.0)
-            held = [(one, f"{one} + {zero}") for one in numbers] + [(one, one) for one in keys]
-            order = ", ".join(
-                f"CASE WHEN {one} IS NULL THEN 1 ELSE 0 END, {value}" for one, value in held
-            )
+            held = [(f"{one} IS NOT NULL", f"{one} + {zero}") for one in numbers]
+            held += [(met, f"CASE WHEN {met} THEN {one} END") for one, met in keys.items()]
+            order = ", ".join(f"CASE WHEN {met} THEN 0 ELSE 1 END, {value}" for met, value in held)
             text = self._first(text, columns, "1", order or "p", "ROW_NUMBER", self.caps.rows)
         return text
 

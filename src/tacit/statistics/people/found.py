@@ -29,6 +29,7 @@ from tacit.statistics.people.keys import (
 from tacit.statistics.people.plan import PeoplePlan
 from tacit.statistics.people.radius import left_of
 from tacit.statistics.people.ranges import EDGES, PARTS, RangeSearch, weigh_parts, weights_of
+from tacit.statistics.people.vectors import MOST_SUMS
 from tacit.statistics.people.workflow import FoundKeys, PreparedPeople, certify_clipped
 from tacit.statistics.prepared import PreparedNumbers, StatisticRequest, expected_errors
 from tacit.statistics.queries.chosen import chosen_of
@@ -206,9 +207,9 @@ def mu_beside_keys(promise: Any) -> tuple[float, float]:
 
 def _most(plan: PeoplePlan) -> int:
     """Return of how many keys numbers are released, from a plan of one of them."""
+    # more sums, or cells that are made to add up, would be refused when the keys' budget is spent
     if plan.consistency is None:
-        return MOST_FOUND
-    # more cells than are made to add up would be refused when the keys' budget is spent
+        return min(MOST_FOUND, MOST_SUMS // max(len(plan.added.query.terms), 1))
     cells: int = max(one.sums.shape[1] for one in plan.consistency.tables)
     return MOST_CELLS // cells
 

@@ -45,6 +45,8 @@ class PeopleQuestions(TableOfAll):
             # (ε, δ) of all answers is no sum of each one's
             self.whole = True
         asked: dict[str, Any] = {"consistent": True} if promise.consistent else {}
+        if promise.max_rows is not None:
+            asked["max_rows"] = promise.max_rows
         if self.pool.unknown:
             asked["unknown"] = [self.pool.columns[place] for place in self.pool.unknown]
         if self.pool.seekable:

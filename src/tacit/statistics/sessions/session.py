@@ -336,10 +336,12 @@ class Session:
         """Answer what was offered, the session being as it was then."""
         with self._hold():
             self._refresh()
-            if self._state.turn != offer.seen.turn:
+            # what was charged when it was priced may have come out since, in another process
+            since = self._state.steps - offer.seen.steps
+            if since:
                 raise ValueError(
                     "offer: expected no other answer since it was priced, got "
-                    f"{self._state.turn - offer.seen.turn}; ask for the price again"
+                    f"{(since + 1) // 2}; ask for the price again"
                 )
             return self._answer(offer)
 

@@ -73,6 +73,11 @@ class SessionState:
         """How many queries were charged."""
         return len(self.answers)
 
+    @property
+    def steps(self) -> int:
+        """How many queries were charged, and how many of them came out."""
+        return self.turn + sum(one.release is not None for one in self.answers)
+
     def charge(self, query: str, spend: float) -> SessionState:
         """Return the state with one more query charged, and not yet drawn."""
         return replace(self, answers=(*self.answers, SessionAnswer(query, spend, None)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
+import zlib
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any
@@ -39,6 +40,11 @@ WHOLE_INSTEAD = (
 READ = (*SUFFIXES, ".npz")
 LOGS = ("-wal", "-shm", "-journal")
 KINDS, ROW_AXES = "fiu", 2
+# what reading a damaged, encrypted or otherwise compressed archive ends in
+DAMAGED = (
+    ValueError, OSError, EOFError, BadZipFile, TokenError, SyntaxError, RuntimeError,
+    NotImplementedError, zlib.error,
+)  # fmt: skip
 
 
 def read_store(path: Path, width: int | None = None, by: str | None = None) -> OpenedStore:
@@ -146,10 +152,12 @@ def _numbers(name: str, path: Path) -> tuple[Rows, str]:
         return np.concatenate([np.asarray(one, np.float32) for one in blocks]), "f"
     try:
         loaded = np.load(path, allow_pickle=False)
-        # of one vector alone a row
         found = {"": loaded} if isinstance(loaded, np.ndarray) else {**loaded}
-    except (ValueError, OSError, EOFError, BadZipFile, TokenError, SyntaxError):
+    except (*DAMAGED, MemoryError):
         raise ValueError(f"{name}: {path} is damaged, or no file of NumPy") from None
+    # an archive may hold other files, which are bytes
+    found = {key: one for key, one in found.items() if isinstance(one, np.ndarray)}
+    # of one vector alone a row
     held = [
         one[None] if one.ndim == 1 else one for one in found.values() if one.dtype.kind in KINDS
     ]
@@ -171,9 +179,10 @@ def _folder(path: Path, width: int | None) -> OpenedStore:
     parts: dict[str, OpenedStore] = {}
     beside = []
     files = _files(path)
+    there = set(files)
     for one in files:
         name = str(one.relative_to(path))
-        certificate = one.suffix == ".json" and one.with_suffix("") in files
+        certificate = one.suffix == ".json" and one.with_suffix("") in there
         if certificate or name.endswith(LOGS):
             # of the file beside it, and looked at with it
             continue
