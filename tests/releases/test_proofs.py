@@ -185,6 +185,9 @@ def test_every_way_to_draw_a_step_has_a_node_or_a_reason_why_not() -> None:
 
 
 def test_what_a_file_says_beside_its_proof_is_held_against_it(tmp_path: Path) -> None:
+    from tacit.cli.account.commands import OutputFlags
+    from tacit.cli.account.commands import answer as account_of
+    from tacit.cli.account.mechanisms import LaplaceFlags
     from tacit.cli.verify import beside
 
     path = tmp_path / "file.json"
@@ -200,13 +203,23 @@ def test_what_a_file_says_beside_its_proof_is_held_against_it(tmp_path: Path) ->
     release = copy.deepcopy(real("table"))
     release["secret"] = "all that a person ever did"
     assert "contradicts itself" in told(release)
-    profile = accounting.laplace(1.0, 2.0)
-    stated = profile.guarantee(delta=0.0)
-    claims = [{"kind": "pure-dp", "epsilon": "0.5"}]
-    claims += [{"kind": "success", "prior": "0.5", "success": "0.6106"}]
-    account = {"guarantee": stated.to_dict(), "success": profile.success().success}
-    account["proof"] = {"claims": claims}
+    # what else is in a release is no account
+    answer = tmp_path / "account.json"
+    account_of(LaplaceFlags(scale=2.0), OutputFlags(delta=0.0, json=str(answer)))
+    account = json.loads(answer.read_text("utf-8"))
+    assert "fields of Release" in told({**account, **release})
+    # of a release that a seed repeats nothing is claimed
+    seeded = copy.deepcopy(real("table"))
+    assert "contradicts itself" in told({**seeded, "reproducible": True, "seed": 1})
     assert told(account) == ""
-    assert "success" in told({**account, "success": 0.52})
-    assert "guarantee" in told({**account, "guarantee": {**stated.to_dict(), "epsilon": 0.1}})
+    trivial = {"kind": "success", "prior": "0.01", "success": "0.52"}
+    proof = {**account["proof"], "claims": [*account["proof"]["claims"], trivial]}
+    assert "success" in told({**account, "success": 0.52, "proof": proof})
+    low = {**account["guarantee"], "epsilon": 0.1}
+    assert "guarantee" in told({**account, "guarantee": low})
     assert "no account" in told({**account, "guarantee": {}})
+    for name, one in (("settings", {"sensitivity": 9.0}), ("parameter", {"value": 0.2})):
+        assert "its settings give another" in told({**account, name: {**account[name], **one}})
+    assert "statement" in told({**account, "statement": "Nothing is learnt."})
+    whole = {**account["guarantee"], "adjacency": "all that a person ever did"}
+    assert "guarantee" in told({**account, "guarantee": whole})

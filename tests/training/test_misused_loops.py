@@ -145,7 +145,7 @@ class Fails(torch.optim.SGD):
 
 
 def test_an_error_in_the_optimizers_step_draws_no_noise_again():
-    """The step can be tried again with the sum that was noised; no other batch passes."""
+    """The step can be tried again with the sum that was noised, and the loop goes on."""
     model = network()
     optimizer = Fails(model.parameters(), lr=0.1)
     private = make_private(
@@ -160,8 +160,8 @@ def test_an_error_in_the_optimizers_step_draws_no_noise_again():
     assert same(kept, model.state_dict())
     optimizer.step()
     assert same(usual(), model.state_dict())
-    with pytest.raises(ValueError, match=r"expected optimizer.step\(\)"):
-        next(passes)
+    assert private.taken == 1
+    next(passes)
     private.close()
 
 

@@ -91,7 +91,8 @@ def recompute(release: Release[TrainedAdapter]) -> str:
     # noise, or a sentence why nothing may leave
     protected = details.noise_multiplier > 0.0
     note = PUBLISHED if protected else UNPROTECTED
-    check_trained(release, certified(details), note, details.method.name, (ADAPTER, MODEL))
+    words = (SECRET, details.method.name, note)
+    check_trained(release, certified(details), words, (ADAPTER, MODEL))
     if release.withheld not in (("", AUDITED) if protected else (UNPROTECTED,)):
         raise ValueError("withheld: expected why an adapter without noise may not be published")
     return ""

@@ -54,32 +54,67 @@ def verify(
 def beside(path: str) -> str:
     """Return how a file differs from its proof, in what it says beside it; nothing where not."""
     content = json_text.loads(Path(path).read_bytes())
-    if "guarantee" in content:
-        return _of_account(content)
-    if content.get("format") != "tacit.release":
-        return ""
-    from tacit.releases import load
+    # by its format first: a release with another answer in it is a release
+    if content.get("format") == "tacit.release":
+        from tacit.releases import load
 
-    try:
-        load(content)
-    except ValueError as error:
-        return str(error)
-    return ""
+        try:
+            load(content)
+        except ValueError as error:
+            return str(error)
+        return ""
+    return _of_account(content) if "guarantee" in content else ""
 
 
 def _of_account(content: Mapping[str, Any]) -> str:
-    """Compare the numbers of an account with what its proof claims."""
+    """Compare an account with its proof: claims first, then what its settings make of it."""
     from tacit._ground.proof import claim_up
     from tacit.guarantees import guarantee_from_dict
     from tacit.releases.proof import claims_of
 
     try:
-        stated = claims_of([guarantee_from_dict(content["guarantee"])])
-        success = claim_up(float(content["success"]))
-    except (KeyError, TypeError, ValueError) as error:
+        stated = guarantee_from_dict(content["guarantee"])
+        success = {"kind": "success", "prior": "0.5"}
+        success["success"] = claim_up(float(content["success"]))
+        proof = content["proof"]
+        if any(one not in proof["claims"] for one in claims_of([stated])):
+            return "'guarantee' is another than the claims"
+        if success not in proof["claims"] or content["prior"] != 0.5:
+            return "'success' is another than the claims"
+        told = _account_of(content, stated)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         return f"no account of Tacit ({type(error).__name__})"
-    claims = content["proof"]["claims"]
-    if any(one not in claims for one in stated):
-        return "'guarantee' is another than the claims"
-    said = {one["success"] for one in claims if one["kind"] == "success"}
-    return "" if success in said else "'success' is another than the claims"
+    of_proof = told.pop("proof")
+    other = [name for name, one in told.items() if content.get(name) != one]
+    other += [name for name, one in of_proof.items() if proof.get(name) != one]
+    return f"its settings give another {other[0]!r}" if other else ""
+
+
+def _account_of(content: Mapping[str, Any], stated: Any) -> dict[str, Any]:
+    """Return what the settings of an account make of all that it says."""
+    from dataclasses import fields
+
+    from tacit.cli.account.mechanisms import MECHANISMS, Accounted
+    from tacit.releases.proof import relation
+
+    kind, given = MECHANISMS[content["mechanism"]], dict(content["settings"])
+    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    given["one_order"] = not given.get("both_orders", True)
+    mechanism = kind(**{name: one for name, one in given.items() if name in names})
+    parameter = content["parameter"]["value"]
+    profile = mechanism.profile(parameter)
+    found = Accounted(mechanism, parameter, profile, stated.epsilon, stated.delta)
+    words = {"assumptions": [*profile.assumptions], "adjacency": profile.adjacency}
+    return {
+        "parameter": {**content["parameter"], "name": mechanism.parameter},
+        "settings": mechanism.settings(),
+        "guarantee": {**content["guarantee"], **words},
+        "advantage": profile.advantage(),
+        "infinite_mass": profile.infinite_mass,
+        "statement": mechanism.statement(found),
+        "proof": {
+            "mechanism": profile.mechanism,
+            "adjacency": relation(profile.adjacency),
+            "given": [*profile.assumptions],
+        },
+    }

@@ -96,7 +96,7 @@ def read_checked(source: Any) -> Read:
             if kind.rows is None:
                 raise ValueError(f"no file of rows has a release of kind {kind.name!r}")
             kind.rows(release, place)
-        if PROOF in content and not release.reproducible:
+        if PROOF in content:
             check_proof(content[PROOF], release)
     except (ValueError, OverflowError) as error:
         raise ValueError(f"release: the file contradicts itself: {error}") from None

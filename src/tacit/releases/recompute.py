@@ -75,15 +75,14 @@ def _same(told: Any, given: Any) -> bool:
 
 
 def check_trained(
-    release: Release[Any], stated: Sequence[Guarantee], note: str, method: str, files: Sequence[str]
+    release: Release[Any], stated: Sequence[Guarantee], words: Sequence[str], files: Sequence[str]
 ) -> None:
     """Refuse what a run under differential privacy says of itself beside what its settings certify.
 
     Args:
         release: as it was read.
         stated: the guarantees that its settings give.
-        note: what may be published, which stands first.
-        method: its name.
+        words: what is hidden, the name of the method, and what may be published: the first note.
         files: what the digests are of, in order.
 
     Raises:
@@ -92,6 +91,9 @@ def check_trained(
     check_measured(release.attacks)
     if not agree(release.guarantees, stated):
         raise ValueError("guarantees: expected what the settings certify, got others")
+    secret, method, note = words
+    if release.secret != secret:
+        raise ValueError(f"secret: expected {secret!r}, got {shown(release.secret)}")
     if release.notes[:1] != (note,):
         raise ValueError("notes: expected what may be published first, got another")
     if release.method != method:

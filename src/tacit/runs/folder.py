@@ -112,7 +112,8 @@ class RunFolder:
         """Write the state whole or not at all."""
         try:
             # beside the old one, then in its place: a crash leaves one of them whole
-            with atomic_stream("checkpoint", self.folder / STATE) as stream:
+            # for its holder alone: what records are drawn by, and noise that is tied to other steps
+            with atomic_stream("checkpoint", self.folder / STATE, mode=0o600) as stream:
                 torch.save(dict(state), stream)
         except RuntimeError as error:
             # torch says so when the disk is full

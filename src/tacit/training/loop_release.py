@@ -52,6 +52,9 @@ PUBLISHED = (
     "The trained parameters may be published, with the optimizer's state. Losses of the records "
     "are measured without noise and may not."
 )
+TIED_STATE = (
+    " A checkpoint holds noise that is tied to that of all steps, and is as secret as the records."
+)
 
 
 @short_repr
@@ -156,6 +159,11 @@ def certified(details: PrivateTraining) -> tuple[Guarantee, ...]:
     )
 
 
+def note_of(details: PrivateTraining) -> str:
+    """Return what may be published of a loop."""
+    return PUBLISHED if details.factor is None else PUBLISHED + TIED_STATE
+
+
 def recompute(release: Release[PrivateTraining]) -> str:
     """Hold the release of a loop against what its settings certify.
 
@@ -163,7 +171,8 @@ def recompute(release: Release[PrivateTraining]) -> str:
         ValueError: names what contradicts what.
     """
     details = release.details
-    check_trained(release, certified(details), PUBLISHED, details.method.name, (TRAINED, BEFORE))
+    words = (SECRET.format(unit=details.unit), details.method.name, note_of(details))
+    check_trained(release, certified(details), words, (TRAINED, BEFORE))
     return ""
 
 

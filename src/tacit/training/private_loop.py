@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from types import FrameType
 from typing import Any, NoReturn
 
 import torch
@@ -29,11 +31,11 @@ from tacit.training.loop_plan import LoopPlan
 from tacit.training.loop_release import (
     BEFORE,
     KIND,
-    PUBLISHED,
     SECRET,
     TRAINED,
     PrivateTraining,
     certified,
+    note_of,
 )
 from tacit.training.noisy_steps import NoisySteps
 from tacit.training.sampled_loader import Piece, SampledLoader
@@ -69,6 +71,9 @@ class PrivateLoop:
         self.passes = 1
         self.stepped, self._released, self._checked = False, False, False
         self._alone, self._inside = False, 0
+        # the step that runs, and the gradients that it had noise for
+        self._outer: FrameType | None = None
+        self._written: dict[str, Tensor | None] = {}
         self._parameters = dict(prepared.parameters)
         self.loader = SampledLoader(prepared, self._workers)
         self._gradients = ModelGradients(self._model, self._parameters)
@@ -254,7 +259,7 @@ class PrivateLoop:
             reproducible=settings.seed is not None,
             seed=settings.seed,
             digests=((TRAINED, self._digest()), (BEFORE, self._still.model)),
-            notes=(PUBLISHED,),
+            notes=(note_of(details),),
             attacks=attacks,
             remarks=remarks,
         )
@@ -319,9 +324,18 @@ class PrivateLoop:
 
     def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         # an optimizer may call the step of its parent: that has the same sum, and is the same step
-        if self._inside == 0:
+        if not self._amid_step():
             self._noise_step(optimizer, args, kwargs)
+            self._inside, here = 0, inspect.currentframe()
+            self._outer = None if here is None else here.f_back
         self._inside += 1
+
+    def _amid_step(self) -> bool:
+        """Whether the step that had its noise last is still running, further up."""
+        frame = inspect.currentframe()
+        while frame is not None and frame is not self._outer:
+            frame = frame.f_back
+        return self._inside > 0 and frame is not None
 
     def _noise_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """Give a complete step its noise; nothing is seen before."""
@@ -337,6 +351,12 @@ class PrivateLoop:
             for one in group["params"]:
                 # what anything else wrote there is no noised sum
                 one.grad = None
+        if self._written:
+            # an error ended the step that had its noise: it has no other
+            for name, one in self._parameters.items():
+                one.grad = self._written[name]
+            self.stepped = True
+            return
         if not self.loader.complete:
             return
         if self.loader.taken >= self._details.schedule.steps:
@@ -346,12 +366,21 @@ class PrivateLoop:
             )
         self._still.check()
         self._purse.mark_drawn()
-        self._steps.write(self.loader.taken)
+        try:
+            self._steps.write(self.loader.taken)
+        except BaseException:
+            # some sums have their noise and are gone: no second draw stands for them
+            self.close()
+            raise
+        self._written = {name: one.grad for name, one in self._parameters.items()}
         self.stepped = True
 
     def _after(self, *_: Any) -> None:
         self._inside -= 1
-        if self._inside > 0 or not self.stepped:
+        if self._inside > 0:
+            return
+        self._outer, self._written = None, {}
+        if not self.stepped:
             return
         for one in self._parameters.values():
             one.grad = None
@@ -371,7 +400,7 @@ class PrivateLoop:
                 "optimizer": self._optimizer.state_dict(),
                 "others": {name: one.state_dict() for name, one in self._tracked.items()},
                 "draws": self.loader.coins.key,
-                # secret as the records are, until the steps to come have taken it back
+                # secret as the records are, for good: beside the iterates it tells their sums
                 "noise": {
                     name: (one.before, one.buffers) for name, one in self._steps.tied.items()
                 },

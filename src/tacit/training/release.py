@@ -125,6 +125,8 @@ def recompute(release: Release[TrainedModel]) -> str:
         raise ValueError("notes: expected what the guarantee is and is not, got other notes")
     if release.reproducible != (release.seed is not None):
         raise ValueError("seed: expected one of a run that can be repeated, and of no other")
+    if release.secret != SECRET:
+        raise ValueError(f"secret: expected {SECRET!r}, got {shown(release.secret)}")
     if WAYS.fullmatch(release.method) is None:
         raise ValueError(f"method: expected how rounds are computed, got {shown(release.method)}")
     return ""

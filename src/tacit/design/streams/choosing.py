@@ -13,7 +13,7 @@ from tacit._ground.checks import Array, integer
 from tacit._ground.values import Count, Within, value
 from tacit.design.base import Design
 from tacit.design.listed.solver import worst_case
-from tacit.design.streams.factor import StepFactor
+from tacit.design.streams.factor import StepFactor, repeated
 from tacit.design.streams.workload import PrefixSums
 
 # Steps over which a factor is chosen where rates stay, and where they fall, in T² products; a
@@ -104,12 +104,8 @@ class StepNoise(ABC):
         if not (np.isfinite(energy) and np.isfinite(slope).all()):
             return WORST, np.zeros(steps)
         # sens² = ‖Σ_e c shifted by e·apart‖²
-        starts = range(0, min(among.times * among.apart, steps), among.apart)
-        total, rise = np.zeros(steps), np.zeros(steps)
-        for start in starts:
-            total[start:] += column[: steps - start]
-        for start in starts:
-            rise[: steps - start] += 2.0 * total[start:]
+        total = repeated(column, among.apart, among.times)
+        rise = 2.0 * repeated(total[::-1], among.apart, among.times)[::-1]
         squared = float(total @ total)
         return float(np.log(energy) + np.log(squared)), slope / energy + rise / squared
 

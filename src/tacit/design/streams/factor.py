@@ -103,12 +103,8 @@ class StepFactor:
         """
         integer("times", times, minimum=1)
         between = steps if apart is None else integer("apart", apart, minimum=1)
-        column = self.column(steps)
         # Σ of the columns that the record is in: their inner products are all >= 0
-        total = np.zeros(steps)
-        for start in range(0, min(times * between, steps), between):
-            total[start:] += column[: steps - start]
-        return float(np.linalg.norm(total)) * UP
+        return float(np.linalg.norm(repeated(self.column(steps), between, times))) * UP
 
     def variance(self, workload: PrefixSums, steps: int) -> float:
         """Return the mean variance that noise Z of N(0, 1) leaves in an iterate, to rounding."""
@@ -118,6 +114,21 @@ class StepFactor:
         """Return ``C⁻¹ x``, (T,), to rounding."""
         noise = CorrelatedNoise[Any](self)
         return np.array([noise.next(one) for one in series])
+
+
+def repeated(column: Array, apart: int, times: int) -> Array:
+    """Return ``Σ_e c_{t − e·apart}`` over e < times, (T,), for c >= 0 to rounding of T terms."""
+    steps = column.size
+    if times * apart < steps:
+        total = np.zeros(steps)
+        for start in range(0, times * apart, apart):
+            total[start:] += column[: steps - start]
+        return total
+    # to the end: every row of ``apart`` entries is added to those behind it
+    rows = np.zeros((-(-steps // apart), apart))
+    rows.ravel()[:steps] = column
+    sums: Array = np.cumsum(rows, axis=0).ravel()[:steps]
+    return sums
 
 
 @dataclass
