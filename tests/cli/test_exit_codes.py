@@ -7,10 +7,14 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tacit.cli import main
+from tacit.cli.publishing import Destination
+from tacit.ledger import Ledger
+from tacit.releases import Release
 from tests.cli_runner import QUICK, in_process, refused, write_table
 from tests.forks import command as command_of
 from tests.forks import forked, forked_tacit
@@ -130,6 +134,28 @@ def test_a_disk_that_fills_up_leaves_nothing_half_written(folder: Path, kib: int
         "mine.py",
         "table.csv",
     ]
+
+
+def test_what_was_paid_for_and_not_written_is_said_to_stand_in_the_ledger(folder: Path) -> None:
+    resource = pytest.importorskip("resource")
+    stored = Destination.store
+
+    def full(destination: Destination, release: Any) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2048, 2048))
+        stored(destination, release)
+
+    def fills_up() -> None:
+        sys.dont_write_bytecode = True
+        Destination.store = full  # type: ignore[method-assign]
+
+    paying = ("--ledger", "l.db", "--secret", "s", "--json", "o.json")
+    done = forked_tacit(*COMMANDS[0], *paying, cwd=folder, before=fills_up)
+    assert (done.code, done.err.count("\n")) == (2, 1), done.err
+    assert "drawn and paid for" in done.err
+    assert "tacit ledger show --ledger" in done.err
+    (entry,) = Ledger(folder / "l.db").entries("s")
+    assert entry.record is not None
+    assert Release.from_dict(entry.record).values.shape == (1,)
 
 
 @pytest.mark.parametrize("command", CLOSED, ids=lambda command: command[0])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -284,15 +285,29 @@ class Destination:
 
     def store(self, release: Release[Any]) -> None:
         """Write what the ledger has by now: if a file cannot be written, nothing is lost."""
-        self.json.write(release.to_dict())
-        if self.report is not None:
-            from tacit.report import write_report
+        with self.paid():
+            self.json.write(release.to_dict())
+            if self.report is not None:
+                from tacit.report import write_report
 
-            write_report(release, self.report)
-        if self.certificate is not None:
-            from tacit.report import write_certificate
+                write_report(release, self.report)
+            if self.certificate is not None:
+                from tacit.report import write_certificate
 
-            write_certificate(release, self.certificate)
+                write_certificate(release, self.certificate)
+
+    @contextmanager
+    def paid(self) -> Iterator[None]:
+        """Say of a file that cannot be written where the record of what was paid for stands."""
+        try:
+            yield
+        except (ValueError, OSError) as error:
+            if self.ledger is None or self.secret is None:
+                raise
+            raise ValueError(
+                f"{error}; the release was drawn and paid for, and its record stands in the "
+                f"ledger: tacit ledger show --ledger {self.ledger.location} --json -"
+            ) from None
 
     def tell(self, kept: str = KEPT_OUTPUT) -> None:
         """Say what was spent, which files were written and what of all this is the holder's."""
@@ -339,7 +354,8 @@ def publish(
     destination = destination.opened()
     release = destination.draw(prepared, untold)
     if store is not None:
-        store(release)
+        with destination.paid():
+            store(release)
     destination.store(release)
     (tell or tell_release)(destination, release)
 
