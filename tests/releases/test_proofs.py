@@ -220,6 +220,7 @@ def test_what_a_file_says_beside_its_proof_is_held_against_it(tmp_path: Path) ->
     assert "no account" in told({**account, "guarantee": {}})
     for name, one in (("settings", {"sensitivity": 9.0}), ("parameter", {"value": 0.2})):
         assert "its settings give another" in told({**account, name: {**account[name], **one}})
+    assert "advantage" in told({**account, "advantage": 0.1})
     assert "statement" in told({**account, "statement": "Nothing is learnt."})
     whole = {**account["guarantee"], "adjacency": "all that a person ever did"}
     assert "guarantee" in told({**account, "guarantee": whole})

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json as json_text
+import math
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,8 +15,10 @@ import typer
 from tacit.cli.options import Force, Json
 from tacit.cli.output import json_output
 
-# Exit statuses of the checker.
-HELD, WORSE = 0, 1
+# Exit statuses of the checker, and bytes of a file that it reads.
+HELD, WORSE, REFUSED, MOST_BYTES = 0, 1, 2, 32 << 20
+# What two machines lose otherwise of a number.
+ROUNDING = 1e-6
 
 
 def verify(
@@ -39,11 +42,15 @@ def verify(
     # a file of a name that starts with a dash is a file
     command = [sys.executable, "-m", "tacit_check", *options, "--", *files]
     done = subprocess.run(command, stdout=None if json is None else subprocess.PIPE)
-    other = {path: beside(path) for path in files} if done.returncode in (HELD, WORSE) else {}
+    ended = done.returncode in (HELD, WORSE, REFUSED)
+    other = {path: beside(path) for path in files} if ended else {}
     if json is not None:
         # the checker prints one object a line
         lines = [json_text.loads(line) for line in (done.stdout or b"").splitlines()]
-        output.write([{**line, "beside": other.get(line["file"], "")} for line in lines])
+        for line in lines:
+            line["beside"] = other.get(line["file"], "")
+            line["holds"] = line["holds"] and not line["beside"]
+        output.write(lines)
         output.tell()
     for path, sentence in other.items():
         if sentence and json is None:
@@ -53,7 +60,14 @@ def verify(
 
 def beside(path: str) -> str:
     """Return how a file differs from its proof, in what it says beside it; nothing where not."""
-    content = json_text.loads(Path(path).read_bytes())
+    try:
+        with Path(path).open("rb") as stream:
+            content = json_text.loads(stream.read(MOST_BYTES))
+    except (OSError, ValueError, RecursionError):
+        # refused by the checker, too
+        return ""
+    if not isinstance(content, Mapping) or "proof" not in content:
+        return ""
     # by its format first: a release with another answer in it is a release
     if content.get("format") == "tacit.release":
         from tacit.releases import load
@@ -81,40 +95,41 @@ def _of_account(content: Mapping[str, Any]) -> str:
             return "'guarantee' is another than the claims"
         if success not in proof["claims"] or content["prior"] != 0.5:
             return "'success' is another than the claims"
-        told = _account_of(content, stated)
+        pairs = _account_of(content, stated)
+        other = next((name for name, held, made in pairs if not _same(held, made)), "")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         return f"no account of Tacit ({type(error).__name__})"
-    of_proof = told.pop("proof")
-    other = [name for name, one in told.items() if content.get(name) != one]
-    other += [name for name, one in of_proof.items() if proof.get(name) != one]
-    return f"its settings give another {other[0]!r}" if other else ""
+    return f"its settings give another {other!r}" if other else ""
 
 
-def _account_of(content: Mapping[str, Any], stated: Any) -> dict[str, Any]:
-    """Return what the settings of an account make of all that it says."""
+def _same(held: Any, made: Any) -> bool:
+    if isinstance(made, float) and isinstance(held, float):
+        return math.isclose(held, made, rel_tol=ROUNDING, abs_tol=ROUNDING**2)
+    return bool(held == made)
+
+
+def _account_of(content: Mapping[str, Any], stated: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield what an account says beside what its settings make of it; what takes time last."""
     from dataclasses import fields
 
     from tacit.cli.account.mechanisms import MECHANISMS, Accounted
     from tacit.releases.proof import relation
 
-    kind, given = MECHANISMS[content["mechanism"]], dict(content["settings"])
+    kind, asked = MECHANISMS[content["mechanism"]], dict(content["settings"])
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    given["one_order"] = not given.get("both_orders", True)
-    mechanism = kind(**{name: one for name, one in given.items() if name in names})
+    asked["one_order"] = not asked.get("both_orders", True)
+    mechanism = kind(**{name: one for name, one in asked.items() if name in names})
     parameter = content["parameter"]["value"]
     profile = mechanism.profile(parameter)
     found = Accounted(mechanism, parameter, profile, stated.epsilon, stated.delta)
-    words = {"assumptions": [*profile.assumptions], "adjacency": profile.adjacency}
-    return {
-        "parameter": {**content["parameter"], "name": mechanism.parameter},
-        "settings": mechanism.settings(),
-        "guarantee": {**content["guarantee"], **words},
-        "advantage": profile.advantage(),
-        "infinite_mass": profile.infinite_mass,
-        "statement": mechanism.statement(found),
-        "proof": {
-            "mechanism": profile.mechanism,
-            "adjacency": relation(profile.adjacency),
-            "given": [*profile.assumptions],
-        },
-    }
+    proof, told, given = content["proof"], content["guarantee"], [*profile.assumptions]
+    # before anything is composed: it is what the checker has composed
+    yield "mechanism", proof["mechanism"], profile.mechanism
+    yield "adjacency", proof["adjacency"], relation(profile.adjacency)
+    yield "given", proof.get("given", []), given
+    yield "parameter", content["parameter"]["name"], mechanism.parameter
+    yield "settings", content["settings"], mechanism.settings()
+    yield "guarantee", [told["assumptions"], told["adjacency"]], [given, profile.adjacency]
+    yield "statement", content["statement"], mechanism.statement(found)
+    yield "advantage", content["advantage"], profile.advantage()
+    yield "infinite_mass", content["infinite_mass"], profile.infinite_mass
