@@ -152,6 +152,8 @@ def test_a_verification_goes_on_from_a_checkpoint(path: Path, tacit: Tacit) -> N
     assert verify_ledger(path, since=begun) == verify_ledger(path)
     shown = tacit("ledger", "verify", "--ledger", path, "--since", begun)
     assert verify_ledger(path).checkpoint in shown.out.replace("\n", "")
+    assert "none edited of those that were read" in shown.out
+    assert "not read" not in tacit("ledger", "verify", "--ledger", path).out
     wrong = tacit("ledger", "verify", "--ledger", path, "--since", begun[:-1])
     refused(wrong, "since: expected PLACE:HASH:TOTALS")
 
@@ -197,12 +199,17 @@ def test_a_row_counts_as_what_it_was_at_the_moment_verified(path: Path) -> None:
     from tacit.ledger.stretches import Stretch, read
 
     ledger = Ledger(path)
+    ledger.set_budget("s", mi_budget=9.0)
+    with ledger._store.transaction(write=False) as connection:
+        was, now = (read(connection, Stretch("budget", 1, 99, newest), {}) for newest in (15, 16))
+    assert len(was.history) == len(now.history) - 1
+    assert was.budgets["s"] != now.budgets["s"]
     before = ledger._account("t")
     ledger.reserved(5, "t").commit({})
     with ledger._store.transaction(write=False) as connection:
         earlier, later = (
             read(connection, Stretch("release", 1, 5, newest), {}).totals["t"]
-            for newest in (15, 16)
+            for newest in (16, 17)
         )
     assert earlier.totals == before.totals
     assert later.totals == ledger._account("t").totals != before.totals

@@ -312,7 +312,9 @@ def test_one_vector_is_found_however_it_is_spelled(tmp_path, form, content):
 def test_numbers_that_any_file_holds_are_no_trace(tmp_path):
     rows = np.zeros((20, 64), np.float32)
     rows[:, -3:] = 1.0
-    (tmp_path / "file").write_bytes(bytes(4000) + b"0.0, " * 99 + b"0.0,0.0,0.0,0.0,1.0,1.0,1.0")
+    coded = base64.b64encode(bytes(300))
+    text = b"0.0, " * 99 + b"0.0,0.0,0.0,0.0,1.0,1.0,1.0"
+    (tmp_path / "file").write_bytes(bytes(4000) + text + coded)
     assert find_vectors(tmp_path, rows) == ()
 
 
@@ -437,6 +439,22 @@ def test_rows_are_read_in_any_order_and_type_and_in_folders(tmp_path):
     ):  # fmt: skip
         with pytest.raises(ValueError, match=f"--vectors: .*{words}"):
             read_vectors("--vectors", path)
+
+
+def test_what_stands_beside_rows_is_said_whatever_its_name(tmp_path):
+    rows = book().decode(book().encode(vectors())).numpy()
+    np.savez(
+        tmp_path / "rows.npz", rows=rows, tokens=rows.reshape(COUNT // 2, 2, -1), names=["ann"]
+    )
+    for name in ("diary-journal", "rows.npz.json", "rows.npz-journal"):
+        (tmp_path / name).write_text("in the clear")
+    found = audit_store(tmp_path, codec=book())
+    # the last is a log of the file beside it
+    assert found.clear == (
+        *("rows.npz: array tokens", "rows.npz: array names"),
+        *("file diary-journal", "file rows.npz.json"),
+    )
+    assert (found.rows, found.faults) == (COUNT, ())
 
 
 def test_what_files_of_a_folder_tell_of_a_document_adds_up(tmp_path):

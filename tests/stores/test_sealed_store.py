@@ -9,6 +9,7 @@ pytest.importorskip("torch")
 pytest.importorskip("cryptography")
 
 from tacit.stores import Document, SealedStore, StoreSettings
+from tacit.stores.backends.base import ClearColumns, Records
 
 from .places import COUNT, KEY, OTHER, PLACES, book, documents, filled, forms, on_disk, vectors
 
@@ -318,6 +319,25 @@ def test_finer_codes_are_sealed_and_a_short_list_by_them_holds_the_nearest(place
             opened(OTHER, **given)
     with pytest.raises(ValueError, match="fine: expected a codebook, got str"):
         opened(OTHER, fine="book")
+
+
+def test_fine_codes_are_of_the_documents_that_they_were_sealed_with(tmp_path):
+    from tacit.hidden_states import ProductCodebook, ProductFit
+
+    how = ProductFit(parts=4, size=64, least_cell=1)
+    fine = ProductCodebook.fit(vectors(400, 0), how, rng=0, progress=False)
+    store = SealedStore(book(), KEY, PLACES["folder"](tmp_path), fine=fine)
+    store.add(documents(), vectors())
+    columns, backend = store._columns, store.backend
+    first = np.array([0])
+    old = ClearColumns(columns.handles[:1], columns.versions[:1], columns.codes[:1])
+    sealed = Records(old, [bytes(one) for one in backend.fetch(first)])
+    anew = next(one for one in documents() if store._handle(one.id) == old.handles.tobytes())
+    store.add([Document(id=anew.id, text="anew")], vectors(1, 8), replace=True)
+    # as many documents of the same handles, but one is a former one: its own seal is whole
+    backend.write(backend.state(), sealed, first)
+    with pytest.raises(ValueError, match="its documents are others than those of its fine codes"):
+        store.search(vectors()[3])
 
 
 def test_a_vector_of_any_length_is_found_by_its_direction(tmp_path):

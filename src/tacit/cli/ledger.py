@@ -181,7 +181,11 @@ def verify(
     output.write(result.to_dict())
     console = output.console
     if result.holds:
-        console.print(Text(f"whole: {result.records} records, none edited", "green"))
+        records, which = result.records, "" if since is None else " of those that were read"
+        console.print(Text(f"whole: {records} records, none edited{which}", "green"))
+        if since is not None:
+            passed = "releases and seals up to the checkpoint: without --since all are read"
+            line(console, "not read", passed)
         line(console, "head", f"{result.head} (kept elsewhere, --head finds a rewritten past)")
         line(
             console, "checkpoint", f"{result.checkpoint} (kept elsewhere, --since goes on from it)"

@@ -203,8 +203,8 @@ class Ledger:
             head: a head that an earlier verification returned, kept elsewhere. Without it, a whole
                 chain that was written anew, or cut and closed again, looks like any other.
             since: the ``checkpoint`` of an earlier verification, kept elsewhere: what is newer is
-                read, every total and every budget is held against it, and releases that have not
-                changed since are not read again.
+                read, and every total and every budget is held against it. Seals up to there, and
+                releases that have not changed since, are not read: an edit of these is not found.
             workers: processes that read a large ledger; None for one per core.
 
         Returns:

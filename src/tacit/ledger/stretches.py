@@ -128,6 +128,8 @@ def _rows(connection: sa.Connection, stretch: Stretch, orders: Orders) -> Readin
         elif content != own:
             found.after.append((place, f"{name} was edited"))
         elif stretch.kind == BUDGET:
+            if place > stretch.newest:
+                continue
             found.budgets[secret] = budget_of(row)
             found.history.append((place, number, own))
         else:

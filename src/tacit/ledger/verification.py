@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
@@ -286,7 +286,8 @@ class Verifier:
 class _Elsewhere:
     """Reads a stretch on a connection of its own, in whichever process."""
 
-    location: str
+    # of a server it holds a password, which no message shows
+    location: str = field(repr=False)
     orders: Orders
 
     def __call__(self, stretch: Stretch) -> Reading:

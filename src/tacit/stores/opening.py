@@ -16,7 +16,7 @@ from tacit.stores import sealing
 from tacit.stores.backends.base import Backend, ChangedError, ClearColumns, State
 from tacit.stores.documents import Document
 from tacit.stores.header import StoreHeader
-from tacit.stores.heading import Heading
+from tacit.stores.heading import Heading, digest_of
 from tacit.stores.ranking import CodeRanking
 from tacit.stores.release import SealedRows, release_of
 from tacit.stores.sealing import STORE_BYTES, VERSION_BYTES, FetchedRows, Seals
@@ -206,9 +206,10 @@ class StoreReading:
             self._seals = seals
         self.backend.prepare(self.codec, header.settings.metric)
         columns, fine = self.backend.columns(header.sizes), self._heading.fine
-        if fine is not None and self._key is not None and len(fine) != len(columns):
-            # written to between the two looks
-            raise ChangedError("store: it holds another number of documents than of fine codes")
+        named = digest_of(columns.handles, columns.versions)
+        if fine is not None and self._key is not None and self._heading.rows != named:
+            # written to between the two looks, or by who has no key
+            raise ChangedError("store: its documents are others than those of its fine codes")
         self._columns = columns
         self._header, self._settings = header, header.settings
         self._ranking, self._known = None, None

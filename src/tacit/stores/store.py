@@ -17,7 +17,7 @@ from tacit.stores import persons, sealing
 from tacit.stores.backends.base import ClearColumns, Records, State
 from tacit.stores.documents import Document
 from tacit.stores.header import StoreHeader
-from tacit.stores.heading import Fine, Handles, Heading, merged
+from tacit.stores.heading import Fine, Heading
 from tacit.stores.opening import TOGETHER, bound_heading
 from tacit.stores.sealing import STORE_BYTES, VERSION_BYTES, Seals
 from tacit.stores.searching import StoreSearching
@@ -96,9 +96,7 @@ class SealedStore(StoreSearching):
                 sealings=header.sealings + len(given) + 1,
             )
             new = None if self.fine is None else self.fine.encode(rows)
-            heading = Heading(
-                persons.packed(counts), self._fine_without(gone, records.columns.handles, new)
-            )
+            heading = self._headed(persons.packed(counts), gone, records.columns, new)
             self.backend.write(self._state(told, heading), records, gone)
 
     def delete(self, names: Iterable[str]) -> None:
@@ -116,7 +114,7 @@ class SealedStore(StoreSearching):
                 raise ValueError("names: expected different ids, got one twice")
             positions = self._positions(wanted)
             told = dataclasses.replace(header, sealings=header.sealings + 1)
-            heading = Heading(self._heading.counts, self._fine_without(positions))
+            heading = self._headed(self._heading.counts, positions)
             self.backend.write(self._state(told, heading), None, positions)
 
     def rotate(self, key: bytes) -> None:
@@ -142,7 +140,7 @@ class SealedStore(StoreSearching):
                 bare = dataclasses.replace(header, store=name, sealings=sealings)
                 seals = Seals(key, bytes.fromhex(name), bare.declared)
                 told = dataclasses.replace(bare, check=seals.check.hex())
-                state = self._state(told, self._under(seals), seals)
+                state = self._state(told, self._under(seals, told), seals)
                 self.backend.overwrite(state, self._resealed(seals, told))
                 self._key = key
         except BaseException:
@@ -192,24 +190,31 @@ class SealedStore(StoreSearching):
         plain = heading.packed(header.added, self.fine)
         return State(header.text(), _let_out(by.seal(plain, *bound_heading(header))))
 
-    def _fine_without(
-        self, gone: npt.NDArray[np.intp], handles: Handles | None = None, new: Fine | None = None
-    ) -> Fine | None:
-        """Return the fine codes without those of documents that go, and with those of new ones."""
+    def _headed(
+        self,
+        counts: bytes,
+        gone: npt.NDArray[np.intp],
+        columns: ClearColumns | None = None,
+        new: Fine | None = None,
+    ) -> Heading:
+        """Return what heads the store without documents that go, and with new ones."""
         if self._heading.fine is None:
-            return None
-        kept = np.delete(self._heading.fine, gone, axis=0)
-        if handles is None or new is None:
-            return kept
-        return merged([(np.delete(self._columns.handles, gone, axis=0), kept), (handles, new)])
+            return Heading(counts)
+        before = self._columns.handles, self._columns.versions, self._heading.fine
+        handles, versions, fine = (np.delete(one, gone, axis=0) for one in before)
+        parts = [(handles, versions, fine)]
+        if columns is not None and new is not None:
+            parts.append((columns.handles, columns.versions, new))
+        return Heading.of(counts, parts)
 
-    def _under(self, seals: Seals) -> Heading:
+    def _under(self, seals: Seals, header: StoreHeader) -> Heading:
         """Return the heading as another key orders it: by the handles that this key makes."""
         if self._heading.fine is None:
             return self._heading
         named = b"".join(seals.handle(document.id) for document in self)
         handles = np.frombuffer(named, np.uint8).reshape(-1, sealing.HANDLE_BYTES)
-        return Heading(self._heading.counts, merged([(handles, self._heading.fine)]))
+        versions = np.full(len(handles), header.generation, np.uint64)
+        return Heading.of(self._heading.counts, [(handles, versions, self._heading.fine)])
 
     def _plains(self, documents: Sequence[Document], rows: Rows) -> list[bytes]:
         """Return vector and document of each, padded to its bucket."""

@@ -31,6 +31,7 @@ from tacit.stores.audit.opened import (
 MAGIC = b"SQLite format 3\0"
 CHROMA = "chroma.sqlite3"
 UNKNOWN = "a file of an unknown kind"
+CERTIFIED = "codes with their certificate"
 WHOLE = "a file of whole numbers"
 WHOLE_STANDING = "as whole numbers: quantised vectors, or codes without the certificate beside them"
 WHOLE_INSTEAD = (
@@ -100,24 +101,25 @@ def _rows_alone(path: Path) -> OpenedStore:
         release = None
     if release is None:
         try:
-            rows, kind = _numbers("PATH", path)
+            rows, kind, beside = _numbers("PATH", path)
         except ValueError as error:
             # damaged, or no rows: vectors are looked for in its bytes
             why = str(error).removeprefix("PATH: ")
             return OpenedStore(kind=f"a file of no vectors ({why})")
         if kind == "f":
-            return OpenedStore(kind="a file of vectors", vectors=rows, rows=len(rows))
+            return OpenedStore(kind="a file of vectors", vectors=rows, rows=len(rows), clear=beside)
         return OpenedStore(
             kind=WHOLE,
             vectors=rows,
             rows=len(rows),
+            clear=beside,
             standing=WHOLE_STANDING,
             instead=WHOLE_INSTEAD,
         )
     check_rows(release, path)
     held = [one.factor for one in release.guarantees if isinstance(one, MaximalLeakage)]
     return OpenedStore(
-        kind="codes with their certificate",
+        kind=CERTIFIED,
         rows=open_store(path).rows.count,
         bits=math.log2(min(held)) if held else None,
     )
@@ -143,30 +145,34 @@ def read_vectors(name: str, path: Path) -> Rows:
     return np.concatenate(rows)
 
 
-def _numbers(name: str, path: Path) -> tuple[Rows, str]:
-    """Return the rows (n, d) of a file in any order, and the kind of number: ``"f"`` or whole."""
+def _numbers(name: str, path: Path) -> tuple[Rows, str, tuple[str, ...]]:
+    """Return the rows (n, d) of a file, the kind of number, ``"f"`` or whole, and other arrays."""
     if path.suffix.lower() not in READ:
         raise ValueError(f"{name}: expected a file ending in {', '.join(READ)}, got {path}")
     if path.suffix.lower() not in (".npy", ".npz"):
         blocks = list(open_vectors(name, path).blocks())
-        return np.concatenate([np.asarray(one, np.float32) for one in blocks]), "f"
+        return np.concatenate([np.asarray(one, np.float32) for one in blocks]), "f", ()
     try:
         loaded = np.load(path, allow_pickle=False)
         found = {"": loaded} if isinstance(loaded, np.ndarray) else {**loaded}
     except (*DAMAGED, MemoryError):
         raise ValueError(f"{name}: {path} is damaged, or no file of NumPy") from None
     # an archive may hold other files, which are bytes
+    beside = [f"file {key}" for key, one in found.items() if not isinstance(one, np.ndarray)]
     found = {key: one for key, one in found.items() if isinstance(one, np.ndarray)}
     # of one vector alone a row
-    held = [
-        one[None] if one.ndim == 1 else one for one in found.values() if one.dtype.kind in KINDS
-    ]
-    held = [one for one in held if one.ndim == ROW_AXES and one.size]
+    rows = {key: one[None] if one.ndim == 1 else one for key, one in found.items() if one.size}
+    rows = {
+        key: one for key, one in rows.items() if one.ndim == ROW_AXES and one.dtype.kind in KINDS
+    }
+    beside += [f"array {key}" for key, one in found.items() if one.size and key not in rows]
+    held = list(rows.values())
     if len({one.shape[1] for one in held}) != 1:
         got = ", ".join(f"{one.dtype} {one.shape}" for one in found.values()) or "nothing"
         raise ValueError(f"{name}: expected numbers (n, d), a vector in a row, got {got} in {path}")
     kinds = {one.dtype.kind for one in held}
-    return np.concatenate([one.astype(np.float32) for one in held]), "f" if "f" in kinds else "u"
+    joined = np.concatenate([one.astype(np.float32) for one in held])
+    return joined, "f" if "f" in kinds else "u", tuple(beside)
 
 
 def _files(folder: Path) -> list[Path]:
@@ -182,8 +188,11 @@ def _folder(path: Path, width: int | None) -> OpenedStore:
     there = set(files)
     for one in files:
         name = str(one.relative_to(path))
-        certificate = one.suffix == ".json" and one.with_suffix("") in there
-        if certificate or name.endswith(LOGS):
+        certified = parts.get(name.removesuffix(".json"))
+        log = next((end for end in LOGS if name.endswith(end)), None)
+        if (certified is not None and certified.kind == CERTIFIED) or (
+            log is not None and path / name.removesuffix(log) in there
+        ):
             # of the file beside it, and looked at with it
             continue
         opened = read_store(one, width)

@@ -59,8 +59,9 @@ def find_vectors(path: Path, vectors: npt.NDArray[np.float32]) -> tuple[Trace, .
     """Return in which files below a path how many of these vectors stand, in any usual spelling.
 
     Every byte of every file is looked at, whatever the file is: for floats of three widths in both
-    orders of bytes, their base64, lists of numbers as text or pickled, and columns in the order of
-    the rows that are given. What is compressed, encrypted or scaled to whole numbers is not found.
+    orders of bytes, their base64, lists of numbers as text with commas between or pickled, and
+    columns in the order of the rows that are given. What is compressed, encrypted, rounded or
+    scaled to whole numbers is not found.
 
     Args:
         path: a file, with the logs of SQLite beside it, or a folder.
@@ -138,7 +139,8 @@ def _spelled(content: bytes) -> list[bytes]:
     for phase in range(3):
         part = content[phase : phase + 3 * (SEEN_BYTES // 4)]
         text = base64.b64encode(part[: 3 * (len(part) // 3)])
-        if len(text) >= KEY_BYTES:
+        # of zeros it stands in files of every kind, as zeros do
+        if len(text) >= KEY_BYTES and sum(map(bool, part[:KEY_BYTES])) > 2:
             found.append(text)
     return found
 
