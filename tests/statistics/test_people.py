@@ -114,6 +114,11 @@ def test_what_is_refused_names_its_field(promise, names):
         prepare("mean", rows, Table(**BOUNDED, **promise), QUICK, columns=["x", "who"])
 
 
+def test_keys_are_found_for_no_promise_about_rows():
+    with pytest.raises(ValueError, match=r"^levels: .*--protect table.*, got auto"):
+        Rows(success=0.6, levels={"city": "auto"})
+
+
 @pytest.mark.parametrize(
     ("promise", "names"),
     [

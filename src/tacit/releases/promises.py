@@ -96,6 +96,13 @@ def clip_of(text: str) -> float | str:
 Clip: TypeAlias = Annotated[Any, Spelled("C|auto", clip_of)]
 
 
+def _sought(levels: Any) -> tuple[str, ...]:
+    """Return the columns whose categories are found from the table."""
+    given = levels if isinstance(levels, Mapping) else {}
+    # by its type first: an array has no one answer to whether it is a word
+    return tuple(name for name, held in given.items() if isinstance(held, str) and held == AUTO)
+
+
 class Promise(Protocol):
     """What is hidden, and how well: a frozen value made by ``value``.
 
@@ -232,6 +239,11 @@ class Rows:
     def _together(self) -> None:
         check_strength(self, self.rate)
         check_unit(self)
+        if found := _sought(self.levels):
+            raise ValueError(
+                f"levels: expected categories of {found[0]!r}, as they are found for a promise "
+                f"about the table alone (Table, --protect table), got {AUTO}"
+            )
 
     @property
     def secret_unit(self) -> str:
@@ -307,9 +319,7 @@ class Table:
     @property
     def sought(self) -> tuple[str, ...]:
         """Columns whose categories are found from the table."""
-        given = self.levels if isinstance(self.levels, Mapping) else {}
-        # by its type first: an array has no one answer to whether it is a word
-        return tuple(name for name, held in given.items() if isinstance(held, str) and held == AUTO)
+        return _sought(self.levels)
 
     @property
     def declared_clip(self) -> Any:

@@ -35,10 +35,14 @@ class Caps:
 
     def words(self, unit: str) -> str:
         """Say what is read of a person."""
-        parts = [] if self.groups is None else [f"in {self.groups:,} groups at most"]
-        parts += [] if self.rows is None else [f"{self.rows:,} rows at most"]
+        rows, groups = (
+            f"{most or 0:,} {one}{'s' * (most != 1)}"
+            for most, one in ((self.rows, "row"), (self.groups, "group"))
+        )
+        read = "rows" if self.rows is None else rows
+        read += "" if self.groups is None else f" in {groups}"
         return (
-            f"of one {unit} {' and '.join(parts)} are read: which stay depends on the rows of that "
+            f"no more of one {unit} is read than {read}: which stay depends on the rows of that "
             f"{unit} alone"
         )
 

@@ -92,11 +92,12 @@ def test_what_is_asked_of_caps():
     # rows that are capped need no clip
     prepared = prepare("mean", visits[["who", "x"]], promise, QUIET)
     assert prepared.planned.details.radius == 2 * 2**16
-    assert any("2 rows at most" in one for one in prepared.draw().notes)
+    assert any("than 2 rows:" in one for one in prepared.draw().notes)
     sql = prepare_sql("SELECT SUM(x) FROM t", {"t": visits}, promise)
     assert sql.planned.details.radius == 2 * 2**16
     many = replace(promise, max_rows=10**6)
     assert prepare("mean", visits[["who", "x"]], many, QUIET).planned.details.radius == 2**30
+    assert repr(prepared).startswith("<Prepared mean: not drawn")
     # a longer clip cuts nobody, and is no more noise
     longer = replace(promise, clip=7)
     assert prepare("mean", visits[["who", "x"]], longer, QUIET).plan.radius == 2 * 2**16

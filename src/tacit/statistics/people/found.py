@@ -59,7 +59,7 @@ class Asking:
 
 
 @read_only
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PreparedFound(PreparedNumbers):
     """Numbers by keys or bounds that are found when they are drawn; for the holder of the table.
 

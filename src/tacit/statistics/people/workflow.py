@@ -71,7 +71,7 @@ class FoundKeys:
 
 
 @read_only
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PreparedPeople(PreparedNumbers):
     """Numbers about people that are certified and not yet drawn; for the holder of the table."""
 

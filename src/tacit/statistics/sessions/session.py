@@ -450,7 +450,7 @@ class Offer:
         return self.session._draw(self)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PreparedAnswer(PreparedNumbers):
     """An answer that keeps itself in its session."""
 
