@@ -17,7 +17,7 @@ from tacit.stores import persons, sealing
 from tacit.stores.backends.base import ClearColumns, Records, State
 from tacit.stores.documents import Document
 from tacit.stores.header import StoreHeader
-from tacit.stores.heading import Fine, Heading
+from tacit.stores.heading import Fine, Handles, Heading, Versions
 from tacit.stores.opening import TOGETHER, bound_heading
 from tacit.stores.sealing import STORE_BYTES, VERSION_BYTES, Seals
 from tacit.stores.searching import StoreSearching
@@ -200,9 +200,9 @@ class SealedStore(StoreSearching):
         """Return what heads the store without documents that go, and with new ones."""
         if self._heading.fine is None:
             return Heading(counts)
-        before = self._columns.handles, self._columns.versions, self._heading.fine
-        handles, versions, fine = (np.delete(one, gone, axis=0) for one in before)
-        parts = [(handles, versions, fine)]
+        held, parts = self._columns, list[tuple[Handles, Versions, Fine]]()
+        kept = np.delete(np.arange(len(held)), gone)
+        parts.append((held.handles[kept], held.versions[kept], self._heading.fine[kept]))
         if columns is not None and new is not None:
             parts.append((columns.handles, columns.versions, new))
         return Heading.of(counts, parts)
