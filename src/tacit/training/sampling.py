@@ -91,7 +91,7 @@ class StepSampling(ABC):
         """Return in which steps a unit may be, where the noise of steps is tied together.
 
         Raises:
-            ValueError: no account of such noise is proven for this law.
+            ValueError: there is no account of such noise for this law here.
         """
         del steps
         raise ValueError(

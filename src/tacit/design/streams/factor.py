@@ -14,7 +14,7 @@ from tacit.design.streams.workload import PrefixSums
 # What a sensitivity is brought above the computed one by: powers, sums of at most 10⁶ terms and a
 # root round by less.
 UP = 1.0 + 1e-9
-MOST_STEPS = 1_000_000
+MOST_STEPS, MOST_BUFFERS = 1_000_000, 64
 # Of the coefficients behind the first, which the noise of a step is divided by.
 LARGEST_SHARE = 1e6
 
@@ -70,6 +70,8 @@ class StepFactor:
             in_interval("decays", one, 0.0, 1.0, open_high=True)
         if len(self.shares) != len(self.decays):
             raise ValueError("decays: expected one for each of the shares")
+        if len(self.shares) > MOST_BUFFERS:
+            raise ValueError(f"shares: expected at most {MOST_BUFFERS}, got {len(self.shares)}")
 
     @property
     def reach(self) -> int | None:
