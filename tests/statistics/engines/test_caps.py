@@ -17,6 +17,7 @@ from tacit.statistics.caps import Caps
 from tacit.statistics.engines.files import pool_in_file
 from tacit.statistics.engines.postgres import PostgreSQL
 from tacit.statistics.engines.workflow import answer
+from tacit.statistics.pools import Pool
 from tests.statistics.engines.awkward import LEVELS, rows_of, table
 from tests.statistics.engines.test_files import frame
 
@@ -41,6 +42,22 @@ def test_a_file_and_memory_keep_the_same_rows(number, tmp_path):
     there = pool_in_file(str(path), ["a", "group", "kind"], query, promise)
     here = read_pool(str(path), query, None, PoolFlags(columns="a,group,kind"), promise)[0]
     found = [whole(prepare(query, pool, promise, QUIET)) for pool in (here, there)]
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_keys_that_are_found_keep_the_rows_that_they_were_found_of(number, tmp_path):
+    rng = np.random.default_rng(number)
+    rows = pd.DataFrame({"who": rng.integers(0, 9, 90), "a": rng.integers(0, 4, 90) + 0.5,
+                         "city": rng.choice(list("ABCDE"), 90)})  # fmt: skip
+    rows.to_parquet(tmp_path / "t.parquet")
+    promise = Table(epsilon=1.0, delta=1e-6, person="who", bounds={"a": (0, 5)}, clip=3,
+                    **CAPS[number])  # fmt: skip
+    query, path = "mean by city", str(tmp_path / "t.parquet")
+    there = pool_in_file(path, ["a", "city"], query, promise)
+    here = Pool.of(rows[["who", "a", "city"]], None, promise, query=query)
+    known = [pool.with_keys(("B", "D")) for pool in (here, there)]
+    found = [whole(prepare(query, pool, promise, QUIET)) for pool in known]
     assert found[0] == found[1]
 
 

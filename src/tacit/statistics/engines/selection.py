@@ -93,6 +93,7 @@ class Key:
         levels: the same as they were declared.
         sought: whether nobody declared them, and they are found; ``literals`` holds what stands for
             one of them then.
+        found: whether they were: of a person's rows those in any group are read then, found or not.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Key:
     literals: tuple[str, ...] = field(repr=False)
     levels: tuple[str | float, ...]
     sought: bool = False
+    found: bool = False
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,7 @@ class Selection:
             numbers = sorted((name, f"x{place}") for place, name in enumerate(self.numbers))
             keys = {
                 f"k{first + place}": f"k{first + place} IS NOT NULL"
-                if key.sought
+                if key.sought or key.found
                 else f"k{first + place} IN ({', '.join(key.literals)})"
                 for place, key in sorted(enumerate(self.keys), key=lambda pair: pair[1].name)
             }
@@ -164,7 +166,7 @@ class Selection:
         """Return the same by values that were found."""
         written = tuple(dialect.literal(one) for one in levels)
         keys = tuple(
-            replace(key, literals=written, levels=tuple(levels), sought=False)
+            replace(key, literals=written, levels=tuple(levels), sought=False, found=True)
             if key.sought
             else key
             for key in self.keys
