@@ -12,6 +12,7 @@ from torch import nn
 from tacit.design import Buffered
 from tacit.gradients import CorrelatedDPSGD
 from tacit.gradients.given import GivenNoise
+from tacit.gradients.steps import Schedule
 from tacit.releases import load
 from tacit.training import FixedOrder
 
@@ -58,6 +59,12 @@ def test_noise_that_could_not_be_written_is_not_drawn_again(monkeypatch):
         optimizer.step()
     with pytest.raises(ValueError, match="ended by an error"):
         private.release()
+
+
+def test_tied_noise_has_no_account_without_a_law_of_participation():
+    schedule = Schedule(sampling_rate=0.1, steps=5, dims=(2,))
+    with pytest.raises(ValueError, match="which steps a record may be in"):
+        CorrelatedDPSGD().profile(1.0, schedule)
 
 
 def test_tied_noise_is_kept_for_its_holder_alone_and_said_to_be_secret(tmp_path: Path):

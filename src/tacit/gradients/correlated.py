@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from tacit._ground.values import value
 from tacit.design.streams.choosing import AnyStepNoise, Banded
 from tacit.gradients.methods import DPSGD
+
+if TYPE_CHECKING:
+    from tacit.accounting import PrivacyProfile
+    from tacit.gradients.steps import Schedule
 
 BANDED = Banded()
 
@@ -37,3 +41,9 @@ class CorrelatedDPSGD(DPSGD):
     name: ClassVar[str] = "DP-SGD with correlated noise"
 
     noise: AnyStepNoise = BANDED
+
+    def profile(self, noise_multiplier: float, schedule: Schedule) -> PrivacyProfile:
+        raise ValueError(
+            "method: expected independent noise, got CorrelatedDPSGD, whose account follows "
+            "from which steps a record may be in: tacit.training.prepare_private has it"
+        )
