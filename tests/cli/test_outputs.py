@@ -94,3 +94,24 @@ def test_a_reader_that_went_away_is_no_crossed_threshold(
         os.close(writing)
     assert done.returncode == 141, done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_page_and_a_file_of_rows_are_verified_by_the_release_in_them(
+    tacit: Tacit, tmp_path: Path
+) -> None:
+    data = write_table(tmp_path)
+    page, rows = tmp_path / "page.html", tmp_path / "rows.npy"
+    made = tacit(
+        "statistic", data, "--query", "mean", "--columns", "a", "--protect", "table",
+        "--bounds", "a=0:1", "--success", "0.6", "--no-attack", "--report", page,
+    )  # fmt: skip
+    assert made.code == 0, made.err
+    states = np.random.default_rng(1).normal(size=(4, 2))
+    noisy = release_states(states, isotropic([1.0, 1.0], 4.0), Differences(listed=[[2.0, 0.0]]))
+    save_rows(noisy, rows)
+    done = tacit("verify", page)
+    assert (done.code, done.out.splitlines()[0]) == (0, f"{page}: holds"), done
+    assert "and not what its words say" in done.out
+    assert tacit("verify", rows).out.startswith(f"{rows}: ")
+    answer = json.loads(tacit("verify", page, "--json", "-").out)
+    assert (answer[0]["file"], answer[0]["word"]) == (str(page), "holds")

@@ -6,6 +6,7 @@ import json as json_text
 import math
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ import typer
 
 from tacit.cli.options import Force, Json
 from tacit.cli.output import json_output
+from tacit.documents import dumps
 
 # Exit statuses of the checker, and bytes of a file that it reads.
 HELD, WORSE, REFUSED, MOST_BYTES = 0, 1, 2, 32 << 20
@@ -23,7 +25,11 @@ ROUNDING = 1e-6
 
 def verify(
     files: Annotated[
-        list[str], typer.Argument(help="Releases and accounts, as --json wrote them.")
+        list[str],
+        typer.Argument(
+            help="Releases and accounts that --json wrote, pages, or files of rows that --out "
+            "wrote."
+        ),
     ],
     data: Annotated[
         str | None, typer.Option(help="The holder's file of data that digests name.")
@@ -38,24 +44,55 @@ def verify(
     """
     read = {f"FILE {place}": path for place, path in enumerate(dict.fromkeys(files), 1)}
     output = json_output(json, force, {"--data": data, **read})
+    from tacit.releases.loading import PAGES
+
     options = [*([] if json is None else ["--json"]), *([] if data is None else ["--data", data])]
-    # a file of a name that starts with a dash is a file
-    command = [sys.executable, "-m", "tacit_check", *options, "--", *files]
-    done = subprocess.run(command, stdout=None if json is None else subprocess.PIPE)
-    ended = done.returncode in (HELD, WORSE, REFUSED)
-    other = {path: beside(path) for path in files} if ended else {}
+    with tempfile.TemporaryDirectory() as folder:
+        held = {path: _as_json(path, Path(folder) / f"{k}.json") for k, path in enumerate(files)}
+        # a file of a name that starts with a dash is a file
+        command = [sys.executable, "-m", "tacit_check", *options, "--", *held.values()]
+        done = subprocess.run(command, stdout=subprocess.PIPE)
+        if done.returncode not in (HELD, WORSE, REFUSED):
+            raise ValueError(f"FILE: the checker ended before it said what it found of {files[0]}")
+        other = {path: beside(one) for path, one in held.items()}
+    named = {one: path for path, one in held.items()}
+    told = done.stdout.decode("utf-8", "replace")
     if json is not None:
         # the checker prints one object a line
-        lines = [json_text.loads(line) for line in (done.stdout or b"").splitlines()]
+        lines = [json_text.loads(line) for line in told.splitlines()]
         for line in lines:
+            line["file"] = named.get(line["file"], line["file"])
             line["beside"] = other.get(line["file"], "")
             line["holds"] = line["holds"] and not line["beside"]
         output.write(lines)
         output.tell()
+    else:
+        for one, path in named.items():
+            told = told.replace(f"{one}: ", f"{path}: ") if one != path else told
+        typer.echo(told, nl=False)
+        for path in files:
+            if Path(path).suffix.lower() in PAGES:
+                typer.echo(f"{path}: the JSON in the page was checked, and not what its words say")
     for path, sentence in other.items():
         if sentence and json is None:
             typer.echo(f"{path}: what else it says is not what was checked: {sentence}")
     raise typer.Exit(max(done.returncode, WORSE if any(other.values()) else HELD))
+
+
+def _as_json(path: str, place: Path) -> str:
+    """Return a file of the JSON that a page or a file of rows holds; of any other it itself.
+
+    Raises:
+        ValueError: it holds no release, or its rows are not those it describes.
+    """
+    from tacit.releases.loading import PAGES, read_release
+    from tacit.releases.stores import is_store
+
+    given = Path(path)
+    if given.suffix.lower() not in PAGES and not is_store(given):
+        return path
+    place.write_text(dumps(read_release(path)), encoding="utf-8")
+    return str(place)
 
 
 def beside(path: str) -> str:

@@ -56,7 +56,7 @@ thief knows besides, that multiplies the chance of any guess about the row by at
 encoder and all of a text but what is asked, and does the best that anyone can with a code; words
 are read by a linear inverter, by a transformer, and by a search for words that encode alike."""
 READERS = """Words of a text (F1) by three readers, each below the bound of the words above. A
-transformer of two layers is fitted on the public texts in half a minute; the search asks an
+transformer of two layers is fitted on the public texts in less than a minute; the search asks an
 encoder for nothing but vectors of texts."""
 FIGURE = """Lines are bounds and points are measured, with 95% intervals over texts. On the
 right: ten nearest of a query that are found among decoded codes alone, and by a [sealed
