@@ -91,6 +91,9 @@ def _leave(work: Callable[[], object], cwd: Path | None, out: int, err: int) -> 
         for place, name, taken in ((1, "stdout", out), (2, "stderr", err)):
             os.dup2(taken, place)
             setattr(sys, name, open(place, "w", encoding="utf-8", closefd=False))  # noqa: SIM115
+        if torch := sys.modules.get("torch"):
+            # threads of a pool are not in a child, which would wait for them without end
+            torch.set_num_threads(1)
         if cwd is not None:
             os.chdir(cwd)
             sys.path.insert(0, "")

@@ -161,7 +161,7 @@ def test_a_copy_made_while_it_is_written_is_whole_and_goes_on(path: Path, tmp_pa
         copied_once = Ledger(copy).verify()
         # it was written to meanwhile and after
         while Ledger(path).verify().records <= copied_once.records:
-            writer.stdout.readline()
+            assert writer.stdout.readline(), "it ended"
         writer.kill()
     now = Ledger(path).verify()
     assert copied_once.holds
