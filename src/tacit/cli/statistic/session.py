@@ -224,6 +224,7 @@ def _tell_left(console: Console, held: Session) -> None:
     """Say what all answers together hide, and what is left of it, rounded down."""
     from tacit.text import number_down, number_up, percent, share_up
 
+    bound = held.membership
     share = floor(PARTS * held.share_left + SLACK) / PARTS
     count = len(held.spends)
     told = f"{count} answer" + ("s" if count != 1 else "")
@@ -231,8 +232,8 @@ def _tell_left(console: Console, held: Session) -> None:
         console,
         "left",
         f"{percent(share)} of the budget after {told} ({number_down(held.remaining)} of "
-        f"{number_up(held.budget)} {held.unit}); after all answers anyone is right at most "
-        f"{share_up(held.membership.success)} of the time",
+        f"{number_up(held.budget)} {held.unit}); after all answers anyone is right about "
+        f"{bound.task} at most {share_up(bound.success)} of the time",
     )
 
 

@@ -370,7 +370,8 @@ class Session:
         """Return what will be released as the session's next answer."""
         state, rng = self._state, self._rng
         turn = planned.details.session.turn
-        note = f"answer {turn} of a session, whose bound on guessing is of all its answers"
+        whole = "guarantees are" if self._questions.whole else "bound on guessing is"
+        note = f"answer {turn} of a session, whose {whole} of all its answers"
         return replace(
             planned,
             reproducible=state.reproducible,
