@@ -115,3 +115,19 @@ def test_a_page_and_a_file_of_rows_are_verified_by_the_release_in_them(
     assert tacit("verify", rows).out.startswith(f"{rows}: ")
     answer = json.loads(tacit("verify", page, "--json", "-").out)
     assert (answer[0]["file"], answer[0]["word"]) == (str(page), "holds")
+
+
+def test_a_file_that_says_more_than_its_proof_never_begins_with_holds(
+    tacit: Tacit, tmp_path: Path
+) -> None:
+    path = tmp_path / "account.json"
+    assert (
+        tacit("account", "gaussian", "--noise-std", "1", "--delta", "1e-5", "--json", path).code
+        == 0
+    )
+    assert tacit("verify", path).out.startswith(f"{path}: holds\n")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "statement": "Nothing is learnt."}))
+    done = tacit("verify", path)
+    assert done.code == 1
+    assert done.out.startswith(f"{path}: only the proof in it holds\n")
+    assert "what else it says is not what was checked" in done.out

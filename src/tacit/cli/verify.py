@@ -69,6 +69,9 @@ def verify(
     else:
         for one, path in named.items():
             told = told.replace(f"{one}: ", f"{path}: ") if one != path else told
+            if other[path]:
+                # nobody stops reading at a line that is about the proof alone
+                told = told.replace(f"{path}: holds\n", f"{path}: only the proof in it holds\n")
         typer.echo(told, nl=False)
         for path in files:
             if Path(path).suffix.lower() in PAGES:
