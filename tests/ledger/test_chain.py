@@ -156,6 +156,7 @@ def test_a_verification_goes_on_from_a_checkpoint(path: Path, tacit: Tacit) -> N
     assert "not read" not in tacit("ledger", "verify", "--ledger", path).out
     wrong = tacit("ledger", "verify", "--ledger", path, "--since", begun[:-1])
     refused(wrong, "since: expected PLACE:HASH:TOTALS")
+    refused(tacit("ledger", "verify", "--ledger", path, "--workers", "0"), "workers: expected")
 
 
 @pytest.mark.parametrize(

@@ -448,10 +448,12 @@ def test_what_stands_beside_rows_is_said_whatever_its_name(tmp_path):
     )
     for name in ("diary-journal", "rows.npz.json", "rows.npz-journal"):
         (tmp_path / name).write_text("in the clear")
+    (tmp_path / "up").symlink_to(tmp_path, target_is_directory=True)
     found = audit_store(tmp_path, codec=book())
     # the last is a log of the file beside it
     assert found.clear == (
         *("rows.npz: array tokens", "rows.npz: array names"),
+        "file up, a link to a folder, not followed",
         *("file diary-journal", "file rows.npz.json"),
     )
     assert (found.rows, found.faults) == (COUNT, ())

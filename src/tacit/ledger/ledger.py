@@ -211,7 +211,7 @@ class Ledger:
             The ``Verification``, whose first finding names the first edited row.
 
         Raises:
-            ValueError: when ``head`` or ``since`` is not one.
+            ValueError: when ``head`` or ``since`` is not one, or ``workers`` is below 1.
         """
         return verification(self._store, head, since, workers)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from tacit._ground.checks import integer
 from tacit.compute import parallel_map
 from tacit.ledger.account import DEFAULT_ORDERS, Account, account_from_json
 from tacit.ledger.chain import GENESIS, HEAD, head_text, parse_head
@@ -73,6 +74,8 @@ def verification(
     store: LedgerStore, head: str | None, since: str | None, workers: int | None
 ) -> Verification:
     """Verify a ledger as it is at one moment; what `Ledger.verify` says of the arguments holds."""
+    if workers is not None:
+        integer("workers", workers, minimum=1)
     noted = [] if head is None else [parse_head(head)]
     begun, state = ((0, GENESIS), None) if since is None else _parse_checkpoint(since)
     if since is not None:

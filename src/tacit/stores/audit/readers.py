@@ -183,7 +183,11 @@ def _files(folder: Path) -> list[Path]:
 def _folder(path: Path, width: int | None) -> OpenedStore:
     """Read every file below a folder as what it is."""
     parts: dict[str, OpenedStore] = {}
-    beside = []
+    beside = [
+        f"file {one.relative_to(path)}, a link to a folder, not followed"
+        for one in sorted(path.rglob("*"))
+        if one.is_symlink() and one.is_dir()
+    ]
     files = _files(path)
     there = set(files)
     for one in files:
