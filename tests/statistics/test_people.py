@@ -185,6 +185,16 @@ def test_a_session_that_finds_too_few_persons_has_spent_what_it_was_charged():
     assert session.price("mean", share=0.9).expected[0].name.startswith("mean[x] (as if x")
 
 
+def test_what_is_grouped_by_elsewhere_is_no_number():
+    frame = of_cities(400).assign(shop=["s", "t"] * 600)
+    promise = replace(SEEKING, bounds={"x": (0, 1e5)}, levels={"city": "auto", "shop": ["s", "t"]})
+    with Session(frame, promise) as session:
+        session.ask("rows by city+mean", share=0.4)
+        release = session.ask("mean by shop", share=0.4)
+    assert release.names == ("mean[x]|shop=s", "mean[x]|shop=t")
+    assert recompute(release) == ""
+
+
 def test_no_more_keys_are_kept_than_can_be_summed(monkeypatch):
     for module in ("found", "workflow"):
         monkeypatch.setattr(f"tacit.statistics.people.{module}.MOST_SUMS", 4)

@@ -58,10 +58,13 @@ class Columns:
         return text_of(level)
 
     def positions(self, chosen: Sequence[str] | str | None) -> tuple[int, ...]:
-        """Return where the named columns stand; all that rows are not grouped by where None."""
+        """Return where the named columns stand; all that rows are not grouped by where None.
+
+        Of a table that is hidden, what has categories and no bounds groups rows, and is no number.
+        """
         if chosen is None:
             places = range(len(self.names))
-            left = tuple(place for place in places if place not in self.grouped)
+            left = tuple(place for place in places if not self._groups(place))
             if not left:
                 raise ValueError(
                     "query: expected a column beside those that rows are grouped by, got none"
@@ -69,6 +72,10 @@ class Columns:
             return left
         listed = (chosen,) if isinstance(chosen, str) else chosen
         return tuple(self.position(name) for name in listed)
+
+    def _groups(self, place: int) -> bool:
+        declared = self.rows is None and place in (self.levels or {})
+        return place in self.grouped or (declared and place not in (self.bounds or {}))
 
     def position(self, name: str, argument: str = "query") -> int:
         """Return where a column stands.
