@@ -340,6 +340,22 @@ def test_fine_codes_are_of_the_documents_that_they_were_sealed_with(tmp_path):
         store.search(vectors()[3])
 
 
+def test_a_table_of_lance_loses_documents_in_the_commit_that_says_so(tmp_path, monkeypatch):
+    table = pytest.importorskip("lancedb.table")
+    fine = book()
+    store = SealedStore(book(), KEY, PLACES["lance"](tmp_path), fine=fine)
+    store.add(documents(), vectors())
+    place = np.array([store._places()[store._handle("id-3")]])
+    (sealed,) = store.backend.fetch(place)
+    # a process that died between two commits would leave fine codes of other documents
+    monkeypatch.delattr(table.LanceTable, "delete")
+    store.delete(["id-3"])
+    again = SealedStore(book(), KEY, PLACES["lance"](tmp_path), fine=fine)
+    assert len(again) == COUNT - 1
+    assert "id-3" not in ids(again.search(vectors()[3], 10))
+    assert sealed not in on_disk(tmp_path)
+
+
 def test_a_vector_of_any_length_is_found_by_its_direction(tmp_path):
     store = filled(PLACES["folder"](tmp_path))
     lengths = np.float32([[1e-30], [1e-12], [1e25], [1e37]])

@@ -114,7 +114,7 @@ class LanceBackend(Backend):
             yield
 
     def write(self, state: State, put: Records | None, remove: npt.NDArray[np.intp]) -> None:
-        """As ``Backend.write``: header and documents are one commit; removals one of their own."""
+        """As ``Backend.write``: header, documents and removals are one commit."""
         new = set() if put is None else set(put.columns.names())
         # a document in the place of another of its handle is in the first commit
         gone = [self._handles[place] for place in remove.tolist()]
@@ -125,9 +125,10 @@ class LanceBackend(Backend):
             return
         rows = self._rows(state, [] if put is None else [put])
         merged = table.merge_insert("handle").when_matched_update_all()
-        merged.when_not_matched_insert_all().execute(rows)
+        merged = merged.when_not_matched_insert_all()
         if gone:
-            table.delete(_among(gone))
+            merged = merged.when_not_matched_by_source_delete(_among(gone))
+        merged.execute(rows)
         self._clean()
 
     def overwrite(self, state: State, records: Iterable[Records]) -> None:
