@@ -99,18 +99,21 @@ def _first(
     persons: Places, names: Sequence[str], ranks: Places, most: int
 ) -> npt.NDArray[np.bool_]:
     """Return which rows have one of the first numbers of their person, by the digests of these."""
-    pairs, places = np.unique(np.stack([persons, ranks]), axis=1, return_inverse=True)
+    # one number for a person and a rank
+    width = int(ranks.max(initial=0)) + 1
+    pairs, places = np.unique(persons * width + ranks, return_inverse=True)
+    who, number = np.divmod(pairs, width)
     digests = np.array(
         [
             # it hides nothing, and is there where MD5 is barred from what does
-            md5(f"{names[who]} {rank}".encode(), usedforsecurity=False).hexdigest()
-            for who, rank in pairs.T.tolist()
+            md5(f"{names[one]} {rank}".encode(), usedforsecurity=False).hexdigest()
+            for one, rank in zip(who.tolist(), number.tolist(), strict=True)
         ],
         dtype="S32",
     )
-    order = np.lexsort((pairs[1], digests, pairs[0]))
+    order = np.lexsort((number, digests, who))
     own = np.empty(len(order), dtype=np.intp)
-    own[order] = _numbered(pairs[0][order], [np.arange(len(order), dtype=float)], alike=False)
+    own[order] = _numbered(who[order], [np.arange(len(order), dtype=float)], alike=False)
     return np.asarray(own[places.reshape(-1)] <= most)
 
 
