@@ -309,6 +309,15 @@ def test_one_vector_is_found_however_it_is_spelled(tmp_path, form, content):
     assert found == {form: 2 if form.startswith("columns") else 1}
 
 
+def test_rows_in_several_passes_are_those_of_one(tmp_path, monkeypatch):
+    (tmp_path / "rows").write_bytes(WIDE[3:9].tobytes())
+    (tmp_path / "columns").write_bytes(WIDE[:14].T.tobytes())
+    whole = find_vectors(tmp_path, WIDE)
+    assert [(one.file, one.vectors) for one in whole] == [("columns", 7), ("rows", 6)]
+    monkeypatch.setattr("tacit.stores.audit.traces.ROWS_TOGETHER", 8)
+    assert find_vectors(tmp_path, WIDE) == whole
+
+
 def test_numbers_that_any_file_holds_are_no_trace(tmp_path):
     rows = np.zeros((20, 64), np.float32)
     rows[:, -3:] = 1.0

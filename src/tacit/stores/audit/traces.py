@@ -21,6 +21,9 @@ TEXT_NUMBERS = 4
 # bytes by which a vector is looked for, and by which it is recognised: 8 floats, of which no two
 # vectors have all alike by chance; from the front and from the back, as pages may cut it
 KEY_BYTES, SEEN_BYTES = 8, 32
+COLUMN_ROWS = SEEN_BYTES // 4
+# rows that are looked for in one pass over the files: what is looked for of more takes a gigabyte
+ROWS_TOGETHER = 2**16
 # bytes of a file that are read at once; blocks overlap by what is recognised
 BLOCK_BYTES = 2**24
 # of a first look: keys whose hash no vector has are passed over without a search
@@ -67,22 +70,27 @@ def find_vectors(path: Path, vectors: npt.NDArray[np.float32]) -> tuple[Trace, .
         path: a file, with the logs of SQLite beside it, or a folder.
         vectors: (n, d), whose rows are looked for.
     """
-    sought = list(_sought(vectors))
-    found = []
     # a database of SQLite has its newest or its former rows in a log beside it
     alone = [Path(f"{path}{end}") for end in ("", "-wal", "-journal")]
-    for place in sorted(path.rglob("*")) if path.is_dir() else alone:
-        if not place.is_file():
-            continue
-        owners: dict[str, set[int]] = {}
-        for block in _blocks(place):
-            for form, held in _owners(block, sought).items():
-                owners.setdefault(form, set()).update(held)
-        name = str(place.relative_to(path)) if path.is_dir() else place.name
-        found += [
-            Trace(file=name, form=form, vectors=len(held)) for form, held in owners.items() if held
-        ]
-    return tuple(found)
+    places = [one for one in (sorted(path.rglob("*")) if path.is_dir() else alone) if one.is_file()]
+    owners: dict[Path, dict[str, set[int]]] = {place: {} for place in places}
+    for start in range(0, len(vectors), ROWS_TOGETHER):
+        # with the rows after them that a run of a column goes on with
+        sought = list(_sought(vectors[start : start + ROWS_TOGETHER + COLUMN_ROWS - 1]))
+        for place in places:
+            for block in _blocks(place):
+                for form, held in _owners(block, sought).items():
+                    owners[place].setdefault(form, set()).update(start + one for one in held)
+    return tuple(
+        Trace(
+            file=str(place.relative_to(path)) if path.is_dir() else place.name,
+            form=form,
+            vectors=len(held),
+        )
+        for place, forms in owners.items()
+        for form, held in forms.items()
+        if held
+    )
 
 
 def _sought(vectors: npt.NDArray[np.float32]) -> Iterator[_Needles]:
