@@ -139,13 +139,16 @@ def compare(
         result = _result(name, one.word, prepared, count, unit, share)
         hides = HIDES[one.word].format(unit_word, unit_word)
         if isinstance(prepared.plan, AddedPlan):
-            plan, every = prepared.plan, table
+            plan: AddedPlan = prepared.plan
+            every = table
             if table.max_rows or table.max_groups:
                 # the same without caps, of which no more than the numbers as they are is read
                 every = replace(table, max_rows=None, max_groups=None, clip=1.0)
-                plan = prepare(
+                uncapped = prepare(
                     query, pool, every, QUIET, columns=columns, target=target, cost=cost
                 ).plan
+                assert isinstance(uncapped, AddedPlan)
+                plan = uncapped
             whole = Pool.of(pool, columns, every)
             clipping = _clipping(query, prepared.plan, plan, whole, target)
             result = replace(result, clipping=clipping)
