@@ -21,7 +21,7 @@ from tacit.design import isotropic, worst_case
 from tacit.hidden_states import CodebookFit
 from tacit.releases.showing import ENDS, HALF, said_once
 from tacit.statistics import Session, prepare
-from tacit.text import beside, half_width, significant_up, whole_beside
+from tacit.text import beside, half_width, number_down, number_up, significant_up, whole_beside
 
 ROOT = Path(tacit.__file__).parents[1]
 PACKAGES = sorted(
@@ -157,3 +157,11 @@ def test_no_number_is_a_minus_zero():
 def test_brackets_beside_numbers_are_explained_where_they_stand():
     assert said_once(["mean[a] = 1.0 ± 0.2"]) == HALF
     assert said_once(["mean[a] = 1.0 ± 0.2", "count = 0 [0, 3]"]) == HALF + ENDS
+
+
+@pytest.mark.parametrize("value", [9.9991e-5, 9.99999e-5, 0.99999e-4, 9.9999e-6, 999_999.9])
+def test_a_bound_beside_a_power_of_ten_is_written_and_is_no_smaller(value):
+    # rounded up it is the next power of ten, which is written out from 1e-4 on
+    assert value <= float(number_up(value)) <= value * 1.001
+    assert value * 0.999 <= float(number_down(value)) <= value
+    assert float(number_down(-value)) <= -value <= float(number_up(-value))

@@ -156,9 +156,9 @@ def _number(value: float, digits: int, rounding: str) -> str:
     short = exact.quantize(_quantum(exact, digits), rounding=rounding)
     if PLAIN_FROM <= abs(value) < PLAIN_TO:
         return f"{short.normalize():f}"
-    # 1e-5, not 1e-05
+    # 1e-5, not 1e-05; what was rounded to 1e-4 is written out
     mantissa, _, exponent = f"{float(short):.{digits}g}".partition("e")
-    return f"{mantissa}e{int(exponent)}"
+    return f"{mantissa}e{int(exponent)}" if exponent else mantissa
 
 
 def _share(share: float, rounding: str) -> str:

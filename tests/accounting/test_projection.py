@@ -360,3 +360,11 @@ def test_log_beta(small, large):
 def test_bad_input_names_the_argument(call, name):
     with pytest.raises(ValueError, match=f"^{name}: expected"):
         call()
+
+
+def test_what_is_not_proved_of_a_secret_projection_stands_among_its_assumptions():
+    # that farther neighbours are told apart better was computed on a grid alone
+    told = vector_projection(dim=40, rank=4, alignment=0.9).assumptions
+    assert any("not proved" in line for line in told)
+    known = noisy_projection(dim=40, rank=4, sensitivity=1.0, noise_std=1.0).assumptions
+    assert not any("not proved" in line for line in known)

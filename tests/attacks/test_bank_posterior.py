@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tacit.attacks import BankQuestion, CodeChannel, GaussianChannel, bank_posterior
+from tacit.attacks.exact.result import GuessAttack
 from tacit.covariance import Diagonal
 from tacit.hidden_states import CodebookFit
 
@@ -16,6 +17,26 @@ MOOD = np.array(["calm", "cross", "gay"])[SOURCE.integers(3, size=N)]
 WEIGHTS = SOURCE.random(N) + 0.1
 NOISE = Diagonal([0.5, 0.1, 2.0, 0.3])
 TABLE = 0.1 * np.full((9, 9), 1 / 9) + 0.9 * np.eye(9)
+
+
+def test_intervals_of_the_best_of_several_guessers_hold_though_it_was_chosen():
+    # sixteen guessers of fair coins: no one of them is right more often than half of the time
+    source, many = np.random.default_rng(3), 16
+    about = {"task": "a coin", "attacker": "luck", "knows": "", "candidates": 2, "covered": 1.0}
+    none = np.zeros(60, dtype=np.int64)
+    missed = {1: 0, many: 0}
+    for _ in range(150):
+        hits, blind = source.integers(2, size=(2, 60, many)).astype(np.float64)
+        best, least = int(hits.mean(axis=0).argmax()), int(blind.mean(axis=0).argmin())
+        for looks in missed:
+            found = GuessAttack.of(
+                hits=hits[:, best], blind=blind[:, least], better=none, tied=none, confidence=0.9,
+                chosen_of=looks, **about,
+            )  # fmt: skip
+            assert found.confidence == 0.9
+            # at what was missed once in ten times at most, each
+            missed[looks] += found.interval[0] > 0.5 or found.gain_interval[0] > 0.0
+    assert missed[many] <= 0.2 * 150 < missed[1]
 
 
 def by_hand(likelihood, truth, task, known, weights):

@@ -1,5 +1,6 @@
 """The certificate of a secret matrix: games on real neighbours, and where there is none."""
 
+import hashlib
 import math
 import pickle
 
@@ -312,6 +313,10 @@ def test_factors_that_share_a_matrix_have_the_stacked_covariance():
 def test_a_secret_matrix_is_neither_shown_nor_stored():
     secret = SecretFactor(2, 3)
     told = repr(secret) + str(vars(secret)["identifier"])
+    # whoever guesses A cannot check the guess by what stands beside B
+    digest = hashlib.blake2b(secret._entries.tobytes(), digest_size=16).hexdigest()
+    assert digest != secret.identifier
+    assert len(secret.identifier) == 32
     assert not any(f"{entry:.3f}" in told for entry in secret.times(np.eye(3), 2).ravel())
     with pytest.raises(TypeError, match="not stored"):
         pickle.dumps(secret)

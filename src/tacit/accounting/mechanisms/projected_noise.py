@@ -13,6 +13,7 @@ from tacit._ground.numbers import EPS
 from tacit.accounting.curves.curve import TINY, Curve, Index, curve_pair
 from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
 from tacit.accounting.mechanisms.column import ColumnCurve
+from tacit.accounting.mechanisms.projection import FARTHEST
 from tacit.accounting.numerics.lengths import projected_length
 from tacit.accounting.numerics.mixtures import (
     SpectrumCurve,
@@ -118,6 +119,7 @@ def projected_plus_noise(
             f"the release is one column, neighbours' have equal norms and cosine {cosine:g} or "
             "more, and the projection stays secret"
         )
+        assumptions.append(FARTHEST)
         if cosine > -1 and difference > 0:
             angle = math.acos(cosine)
             # ‖v − v'‖ = 2β sin(φ/2)

@@ -32,6 +32,11 @@ NODES_PER_WIDTH, DEPTH = 4, 60
 RENYI_SLACK, RENYI_FLOOR = 1e-9, 1e-15
 # Units in the last place of a square of a quotient.
 SQUARE_UNITS = 4
+# What a bound on all vectors at cosine ρ or more rests on beside what is proved.
+FARTHEST = (
+    "of the neighbours allowed those at the smallest cosine are told apart best: computed on a "
+    "grid, not proved"
+)
 
 
 def vector_projection(*, dim: int, rank: int, alignment: float) -> PrivacyProfile:
@@ -78,6 +83,7 @@ def vector_projection(*, dim: int, rank: int, alignment: float) -> PrivacyProfil
         assumptions=(
             f"neighbours' vectors have equal norms and a cosine of at least {cosine:g}",
             "the projection is Wishart, drawn afresh, and stays secret",
+            FARTHEST,
         ),
     )
     return replace(exact, mechanism=node("column", dim=size, rank=width, alignment=cosine))

@@ -76,9 +76,13 @@ class GuessAttack:
         tied: Indices,
         confidence: float,
         exact: bool = False,
+        chosen_of: int = 1,
         **about: Any,
     ) -> GuessAttack:
-        """Return the attack of some guesses; ``exact`` where they are all there are."""
+        """Return the attack of some guesses; ``exact`` where they are all there are.
+
+        Of the best of k on these prompts, ``chosen_of``, intervals hold for all k at once.
+        """
         factor = about.get("leakage_factor")
         if factor is not None:
             in_interval("leakage_factor", factor, 1.0, math.inf)
@@ -87,10 +91,12 @@ class GuessAttack:
         if exact:
             intervals: tuple[Interval, ...] = tuple((x, x) for x in (success, prior, gain))
         else:
+            # γ/k for the best of k, γ/k² for the difference of two such (union bound)
+            each, both = (_shared(confidence, count) for count in (chosen_of, chosen_of**2))
             intervals = (
-                share_interval(hits, confidence),
-                share_interval(blind, confidence),
-                _difference(hits - blind, confidence),
+                share_interval(hits, each),
+                share_interval(blind, each),
+                _difference(hits - blind, both),
             )
         return cls(
             success=success, interval=intervals[0], prior=prior, prior_interval=intervals[1],
@@ -137,6 +143,11 @@ class GuessAttack:
         """Return a JSON-able description, without the ranks."""
         kept = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in RANKS}
         return {name: list(v) if isinstance(v, tuple) else v for name, v in kept.items()}
+
+
+def _shared(confidence: float, count: int) -> float:
+    """Return the confidence of each of several intervals that hold together."""
+    return confidence if count == 1 else 1.0 - (1.0 - confidence) / count
 
 
 def _difference(differences: Array, confidence: float) -> Interval:

@@ -129,7 +129,7 @@ def attack_continued(
     laws = hits.shape[1]
     return GuessAttack.of(
         hits=hits[:, best], blind=without[:, int(without.mean(axis=0).argmax())],
-        better=better[:, best], tied=tied[:, best], confidence=share, task=task,
+        better=better[:, best], tied=tied[:, best], confidence=share, chosen_of=laws, task=task,
         attacker=ATTACKER if laws == 1 else f"{ATTACKER}, by the best of {laws} laws",
         knows=knows if laws == 1 else f"{knows}, and those of public prompts there",
         leakage_factor=leakage_factor,

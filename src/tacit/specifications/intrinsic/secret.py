@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import secrets
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,7 +27,8 @@ class SecretFactor:
     Attributes:
         rank: r.
         columns: m.
-        identifier: a digest of the entries, which does not tell them.
+        identifier: drawn beside the entries, so that it tells nothing of them; under a seed their
+            digest.
         reproducible: whether a seed fixed it.
 
     Raises:
@@ -46,7 +48,12 @@ class SecretFactor:
         self.reproducible = rng is not None
         source = None if rng is None else generator(rng)
         self._entries = released_normal((self.rank, self.columns), source) / math.sqrt(self.rank)
-        self.identifier = hashlib.blake2b(self._entries.tobytes(), digest_size=16).hexdigest()
+        # a digest would tell a guess of A from the truth, and what is certified holds with A hidden
+        self.identifier = (
+            hashlib.blake2b(self._entries.tobytes(), digest_size=16).hexdigest()
+            if self.reproducible
+            else secrets.token_hex(16)
+        )
 
     def times(self, mean: ArrayLike, rank: int) -> NDArray[np.float64]:
         """Return H Aᵀ, (k, r), of coordinates H (k, m).
