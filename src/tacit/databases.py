@@ -17,6 +17,8 @@ from tacit._ground.lazy import install_with
 
 # How long a writer waits for the one before, and a client for a server that is not there.
 WAIT_SECONDS, CONNECT_SECONDS = 60, 10
+# Of a URL's query: what stands in no message and no release.
+SECRETS = ("password", "sslpassword")
 # The execution option of a transaction that only reads.
 READ_ONLY = "tacit_read_only"
 # A commit is on the disk when it returns.
@@ -70,7 +72,7 @@ def label_of(url: sa.URL) -> str:
     """Return the path of a SQLite file, or the URL without its password."""
     if url.get_backend_name() == "sqlite":
         return str(url.database)
-    return url.render_as_string(hide_password=True)
+    return url.difference_update_query(SECRETS).render_as_string(hide_password=True)
 
 
 def open_engine(

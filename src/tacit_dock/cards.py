@@ -17,7 +17,8 @@ FENCE = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.S | re.M)
 MOST_EVENTS, DEEPEST = 2000, 8
 LONGEST_TITLE, LONGEST_WORD, MOST_TAGS = 200, 100, 64
 WORD = re.compile(r"[\w][\w .+:/-]*")
-HEADING = re.compile(r"^#\s+(.+?)\s*#*\s*$", re.M)
+# The signs that may close a heading are taken off afterwards: no sign can be read in two ways.
+HEADING = re.compile(r"^#[ \t]+(\S.*)$", re.M)
 # What a card says beside its tags, kept among them as NAME=VALUE, which no tag is.
 MARKS, MARK = ("license", "language", "task"), "="
 MODALITIES = ("image", "text", "audio", "video", "tabular")
@@ -120,7 +121,7 @@ def _named(head: Mapping[str, Any], text: str) -> Any:
     if name:
         return name
     heading = HEADING.search(text)
-    return None if heading is None else heading[1][:LONGEST_TITLE]
+    return None if heading is None else heading[1].rstrip(" \t\r#")[:LONGEST_TITLE]
 
 
 def _modality_of(task: Any) -> str:

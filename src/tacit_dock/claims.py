@@ -79,6 +79,8 @@ def decide(
         )
     made = None if release is None else _release_of(specification, release)
     told = None if made is None or not held else headline(made)
+    if told is not None and math.isinf(told["epsilon"]):
+        raise RefusedError(422, f"release: expected noise that bounds ε at δ = {DELTA:g}, got less")
     weak = weakness(told, policy)
     if weak is None:
         return Decision("listed", CLAIMED, told)
@@ -164,7 +166,8 @@ def together(told: Mapping[str, Any] | None, earlier: Sequence[Mapping[str, Any]
     if len(known) == len(shifts):
         # rounded up: every square and the root may be off by half a unit in the last place
         shift = math.hypot(*known) * (1.0 + len(known) * 2.0**-50)
-        epsilon = gaussian_shift(shift).epsilon(DELTA)
+        found = gaussian_shift(shift).epsilon(DELTA)
+        epsilon = found if math.isfinite(found) else None
     return {**told, "together": {"revisions": len(shifts), "epsilon": epsilon, "delta": DELTA}}
 
 

@@ -197,8 +197,8 @@ def _where(filters: Filters) -> list[Any]:
         within = sa.select(held.learnware).where(
             held.learnware == table.number,
             held.revision == table.revision,
-            held.epsilon != "",
-            sa.cast(held.epsilon, sa.Float) <= filters.max_epsilon,
+            # a database may look at a row before other conditions rule it out
+            sa.cast(sa.func.nullif(held.epsilon, ""), sa.Float) <= filters.max_epsilon,
         )
         found.append(sa.exists(within))
     if filters.guarantee == "any":

@@ -73,7 +73,7 @@ class Writer:
             answered = _answered(connection, developer, key, submission.body)
             if answered is not None:
                 return answered
-            _check_new(connection, submission)
+            _check_new(connection, submission, developer)
             _check_quota(connection, developer, submission.size, settings, more=1)
             _keep(submission)
             moment, identifier = now(), secrets.token_hex(16)
@@ -128,7 +128,7 @@ class Writer:
                 raise RefusedError(410, "this learnware was withdrawn")
             if row.revision != expected:
                 raise RefusedError(412, f"this learnware is at revision {row.revision} by now")
-            _check_new(connection, submission, identifier)
+            _check_new(connection, submission, developer, identifier)
             _check_quota(connection, developer, submission.size, settings, more=0)
             earlier = _headlines(connection, row.number)
             if len(earlier) >= settings.max_revisions:
@@ -282,10 +282,18 @@ def _answered(
 
 
 def _check_new(
-    connection: sa.Connection, submission: Submission, identifier: str | None = None
+    connection: sa.Connection,
+    submission: Submission,
+    developer: str,
+    identifier: str | None = None,
 ) -> None:
-    """Refuse a content that is there already, and factors that another learnware has."""
-    held = learnware_table.c.status != WITHDRAWN
+    """Refuse a content that is there already, and factors that another learnware has.
+
+    Of another's content in quarantine nothing is told, not even that it is there: a guess of its
+    records could be held against the answer.
+    """
+    seen = (learnware_table.c.developer == developer) | (revision_table.c.status != QUARANTINED)
+    held = (learnware_table.c.status != WITHDRAWN) & seen
     query = (
         sa.select(learnware_table.c.id)
         .join(revision_table, revision_table.c.learnware == learnware_table.c.number)

@@ -85,3 +85,12 @@ def test_what_is_no_path_is_refused_by_name(path):
 def test_a_zero_byte_is_in_no_name(tmp_path: Path):
     with pytest.raises(ValueError, match=r"^report: expected a file path, got"):
         read_bytes("report", str(tmp_path / "a\0b"))
+
+
+def test_a_file_that_is_replaced_stays_closed(tmp_path):
+    path = tmp_path / "private.json"
+    write_text_atomic("json", path, "old")
+    for mode in (0o600, 0o640):
+        path.chmod(mode)
+        write_text_atomic("json", path, "new")
+        assert path.stat().st_mode & 0o777 == mode

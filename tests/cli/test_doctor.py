@@ -172,6 +172,21 @@ def test_a_package_too_old_or_missing_is_named(monkeypatch):
     assert "torch" not in found.sentence
 
 
+def test_a_wheel_in_a_folder_named_editable_has_a_record(monkeypatch):
+    class Installed(Distribution):
+        files = None
+
+        def read_text(self, filename):
+            return '{"url": "file:///editable/one.whl", "archive_info": {}}'
+
+        def locate_file(self, path):
+            return Path(path)
+
+    monkeypatch.setattr(checks, "distribution", lambda name: Installed())
+    (found,) = checks.files()
+    assert not found.well
+
+
 def test_one_broken_finding_is_exit_status_1(tacit, tmp_path, monkeypatch):
     def broken():
         raise MemoryError

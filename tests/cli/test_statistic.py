@@ -10,6 +10,7 @@ import pytest
 
 from tacit import __version__, load
 from tacit.cli.console import command_line
+from tacit.databases import label_of, parse_location
 from tacit.ledger import Ledger
 from tacit.statistics import fingerprint
 from tests.cli_runner import QUICK, Tacit, refused, subprocess_tacit, write_table
@@ -226,3 +227,12 @@ def test_a_password_in_a_ledger_url_is_not_recorded(monkeypatch: pytest.MonkeyPa
     url = "postgresql://user:hidden@host:5432/name"
     monkeypatch.setattr(sys, "argv", ["tacit", "statistic", "--ledger", url])
     assert command_line() == "tacit statistic --ledger postgresql://user:***@host:5432/name"
+
+
+def test_a_password_in_the_query_of_a_url_is_told_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    url = "postgresql://host/name?user=me&password=hid den&sslpassword=hidden"
+    other = "postgresql://me:hid den@host/name"
+    monkeypatch.setattr(sys, "argv", ["tacit", "statistic", "--ledger", url, f"--database={other}"])
+    for told in (command_line(), label_of(parse_location("ledger", url))):
+        assert "me" in told
+        assert "hid" not in told

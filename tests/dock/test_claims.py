@@ -17,7 +17,7 @@ from tacit.specifications import Specification
 from tacit.specifications.release import certified
 from tacit.specifications.schedule import StepSchedule
 from tacit_dock import AdmissionPolicy, DockStore, RefusedError
-from tacit_dock.claims import DELTA, decide, headline
+from tacit_dock.claims import DELTA, decide, headline, together
 from tests.dock.learnwares import SPACE, card, files, is_problem, keep, release, specification
 
 MADE = specification(1)
@@ -216,3 +216,12 @@ def test_a_database_of_the_schema_before_is_opened(tmp_path):
             assert found.space["layers"] == list(SPACE.layers)
     with DockStore(tmp_path) as store:
         keep(store, files(specification(2)), key="later")
+
+
+def test_noise_that_bounds_no_epsilon_is_refused() -> None:
+    mu = 1e8
+    made = changed(MADE, guarantees=certified(mu, 1e-5, "labels"))
+    with pytest.raises(RefusedError, match="expected noise that bounds"):
+        decide(made, written(release(made, mu=mu)), AdmissionPolicy(without="accept"))
+    told = {"shift": mu}
+    assert together(told, [told])["together"]["epsilon"] is None

@@ -100,3 +100,10 @@ def test_a_backup_of_a_running_dock_is_a_dock(tmp_path: Path) -> None:
         task = specification(2, "task").to_bytes()
         answer = found.client.post("/v1/search", content=task, headers=OCTETS).json()
         assert answer["items"][0]["similarity"] > 0.99
+
+
+def test_no_spelling_of_metrics_passes_the_proxy(tmp_path: Path) -> None:
+    with dock(tmp_path, DockSettings(metrics=True)) as found:
+        assert found.client.get("/metrics/").status_code == 200
+    front = (DEPLOY / "nginx.conf").read_text()
+    assert re.search(r"location \^~ /metrics \{ deny all; \}", front)

@@ -252,3 +252,9 @@ def test_a_file_without_names_is_read_as_before():
         replace(held, classes=("a", "a"))
     again = specification_from_bytes(replace(held, classes=("b", "a")).to_bytes())
     assert again.classes == ("b", "a")
+
+
+def test_a_long_heading_is_read_at_once() -> None:
+    # an expression that can divide the blanks in several ways would take days
+    found = read_card(b"---\ntags: []\n---\n# a" + b" " * 60_000 + b"b\n")
+    assert found.title == "a"

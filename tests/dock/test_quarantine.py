@@ -127,3 +127,10 @@ def _weights(text: bytes) -> bytes:
     from tests.dock.learnwares import weights
 
     return weights({"weight": ("U8", (len(text),), text)})
+
+
+def test_a_guess_of_a_quarantined_content_is_not_confirmed(held: Dock) -> None:
+    assert held.submit(files(BARE)).json()["status"] == "quarantined"
+    guessed = held.submit(files(BARE), developer="other")
+    assert (guessed.status_code, guessed.json()["status"]) == (201, "quarantined")
+    is_problem(held.submit(files(BARE)), 409, "there already")

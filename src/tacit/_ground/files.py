@@ -96,12 +96,14 @@ def atomic_stream(
     Args:
         name: what a ValueError calls the file.
         path: of the file.
-        mode: permissions of a new file, less those that the process masks.
+        mode: permissions of a new file, less those that the process masks; one that is replaced
+            stays closed to whom it was closed to.
     """
     target = _target(name, path)
     temporary = _temporary(target)
     try:
-        descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode)
+        flags = os.O_CREAT | os.O_EXCL | os.O_RDWR
+        descriptor = os.open(temporary, flags, mode & _permissions(target))
         with os.fdopen(descriptor, "w+b") as stream:
             yield stream
             stream.flush()
@@ -201,6 +203,14 @@ def _target(name: str, path: str | os.PathLike[str]) -> Path:
         if is_marked_read_only(target):
             raise ValueError(f"{name}: {target} is marked read-only")
     return target
+
+
+def _permissions(target: Path) -> int:
+    """Return what may be done with a file that is there; of one that is not, all."""
+    try:
+        return stat.S_IMODE(target.stat().st_mode)
+    except FileNotFoundError:
+        return 0o777
 
 
 def _temporary(target: Path) -> Path:

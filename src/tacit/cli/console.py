@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LABEL_WIDTH = 13
 # A name in a table or file may hold codes that a terminal obeys; ends of lines stay.
 CONTROLS = dict.fromkeys({*range(32), *range(127, 160)} - {10}, "\N{REPLACEMENT CHARACTER}")
-PASSWORD = re.compile(r"(://[^:/@\s]*:)[^@\s]*@")
+PASSWORD = re.compile(r"(://[^:/@]*:)[^@]*(?=@)|([?&](?:ssl)?password=)[^&']*")
 
 
 class _Console(Console):
@@ -101,4 +101,5 @@ def command_line(untold: Collection[str] = ()) -> str:
         else:
             given.append(f"{flag}=..." if sign and flag in untold else part)
         hidden = not hidden and part in untold
-    return PASSWORD.sub(r"\1***@", shlex.join(["tacit", *given]))
+    quoted = (shlex.quote(part) for part in ("tacit", *given))
+    return " ".join(PASSWORD.sub(r"\1\2***", part) for part in quoted)

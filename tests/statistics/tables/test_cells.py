@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit._ground.arrow import batches
-from tacit.statistics.tables.cells import LARGEST_EXACT, RowBits, column_cells
+from tacit.statistics.tables.cells import LARGEST_EXACT, NUMBER, RowBits, column_cells
 from tacit.statistics.tables.columns import ColumnCells, of_arrow
+from tacit.statistics.tables.typed import READING
 
 LIKE_NUMBERS = st.one_of(
     st.floats().map(repr),
@@ -104,3 +105,12 @@ def test_a_fingerprint_is_the_digest_of_the_sorted_rows(rows: list[list[float]])
     whole.update(b"".join(sorted(row.astype(">f8").tobytes() for row in cells)))
     assert gathered.fingerprint() == f"sha256:{whole.hexdigest()}"
     assert gathered.filled() == len(rows)
+
+
+def test_hostile_texts_are_read_at_once():
+    # an expression that can divide them in several ways would take hours
+    assert not NUMBER.match("1" * 300_000 + "x")
+    assert not READING.match("/**/" * 60 + "drop")
+    assert READING.match("/* a */ -- b\n ( /**/ select 1)")
+    assert all(map(NUMBER.match, ("1", "1.", ".5", "+1.5e-3", "1e5", "inf")))
+    assert not any(map(NUMBER.match, (".", "1.e", "1..2", "e5", "1 2")))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tacit.cli.doctor.finding import Finding
+from tacit.documents import loads
 
 if TYPE_CHECKING:
     from tacit._ground.checks import Array
@@ -52,7 +53,8 @@ def packages() -> Iterator[Finding]:
 def files() -> Iterator[Finding]:
     """Yield whether the installed files are those that were installed."""
     installed = distribution(DISTRIBUTION)
-    if "editable" in (installed.read_text("direct_url.json") or ""):
+    origin = loads(installed.read_text("direct_url.json") or "{}")
+    if origin.get("dir_info", {}).get("editable"):
         told = "installed from a clone that can be edited: there is no record to hold files against"
         yield Finding("files", True, told)
         return

@@ -21,7 +21,7 @@ from tacit.statistics.tables.table import Category, order_levels, plain_text
 
 Bits = npt.NDArray[np.uint64]
 
-NUMBER = re.compile(r"(?ai)[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity)\Z")
+NUMBER = re.compile(r"(?ai)[+-]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity)\Z")
 INTEGER = re.compile(r"[+-]?[0-9]+\Z")
 # What is tried as a date or a time of day; weeks and bare digits are none.
 DATED, CLOCK = re.compile(r"\d{4}-\d\d-\d\d"), re.compile(r"\d\d:\d\d")

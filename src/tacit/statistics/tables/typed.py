@@ -28,9 +28,9 @@ from tacit.statistics.tables.table import plain_text
 
 ROWS_AT_A_TIME = 1 << 16
 PARQUET = b"PAR1"
-# What a statement that only reads begins with, after comments and brackets; writing behind WITH is
-# refused by the connection.
-READING = re.compile(r"(?is)\A(\s|\(|--[^\n]*\n|/\*.*?\*/)*(select|with|values|table)\b")
+# What a statement that only reads begins with, after comments and brackets, each of which ends
+# where it first can; writing behind WITH is refused by the connection.
+READING = re.compile(r"(?is)\A(\s|\(|--[^\n]*\n|/\*.*?\*/)*+(select|with|values|table)\b")
 # Modules of drivers, and the extras that install them.
 DRIVERS = {"psycopg": "postgres"}
 SQLITE, DUCKDB = b"SQLite format 3\x00", b"DUCK"
