@@ -15,6 +15,7 @@ from pyarrow import feather, parquet
 
 from tacit import Draw, Effort, Rows
 from tacit.statistics import DataTable, fingerprint, prepare, privatize, read_query, read_table
+from tacit.statistics.engines.duck import DuckDB
 
 ROWS = {
     "height": [1.5, 1.75, 1.82, 1.66, 1.9],
@@ -298,3 +299,21 @@ def test_a_text_that_is_no_utf_8_refuses_no_row_but_its_own(kind):
     assert read_table(table, ["x"]).rows[:, 0].tolist() == [1.0, 2.0, 3.0, 4.0]
     read = read_table(table, categories={"s": ["ok"]}, missing="drop-unreadable")
     assert read.rows.tolist() == [[1.0, 0.0], [4.0, 0.0]]
+
+
+def test_a_view_in_a_file_of_duckdb_reads_no_other_file(tmp_path):
+    import duckdb
+
+    other, path = tmp_path / "other.csv", tmp_path / "sent.duckdb"
+    other.write_text("a\n1\n")
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(f"CREATE VIEW visits AS SELECT * FROM read_csv('{other}')")
+        connection.execute("CREATE TABLE own AS SELECT 1 AS a")
+    assert len(read_query("SELECT a FROM own", path)) == 1
+    with pytest.raises(ValueError, match="PermissionException"):
+        read_query("SELECT a FROM visits", path)
+    engine = DuckDB()
+    assert engine.table("Own", path, None, ()).columns.keys() == {"a"}
+    with pytest.raises(ValueError, match="got a view or none"):
+        engine.table("visits", path, None, ())
+    engine.close()

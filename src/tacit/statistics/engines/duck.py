@@ -134,6 +134,13 @@ class DuckDB:
         if head[8:12] == DATABASE:
             catalog = self.dialect.named(f"file_{name}")
             self.run(f"ATTACH {self.dialect.quoted(path)} AS {catalog} (READ_ONLY)")
+            # a view reads whatever files its author named
+            held = (
+                "SELECT database_name, table_name FROM duckdb_tables() WHERE schema_name = 'main'"
+            )
+            own = {table.lower() for there, table in self.run(held) if there == f"file_{name}"}
+            if name.lower() not in own:
+                raise ValueError(f"table: expected a table {name} in its file, got a view or none")
             return self._described(name, f"{catalog}.{self.dialect.named(name)}", person)
         if path.lower().endswith(JSON_ENDS):
             call = f"read_json({quoted}, {OF_THE_FILE}, columns = {{}})"

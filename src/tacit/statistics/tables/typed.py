@@ -290,12 +290,12 @@ def _duckdb(sql: str, path: str, show_values: bool) -> TypedTable:
     from tacit._ground.parquet import readable
 
     try:
-        # nothing is fetched from elsewhere to answer a query
-        connection = duckdb.connect(
-            path,
-            read_only=path != ":memory:",
-            config={"autoinstall_known_extensions": "false"},
-        )
+        # nothing is fetched from elsewhere to answer a query, and a view in a file, which reads
+        # whatever its author named, reads no other file
+        there = path != ":memory:"
+        config = {"autoinstall_known_extensions": "false"}
+        config |= {"enable_external_access": "false"} if there else {}
+        connection = duckdb.connect(path, read_only=there, config=config)
         statements = duckdb.extract_statements(sql)
         if [one.type for one in statements] != [duckdb.StatementType.SELECT]:
             raise _no_columns()
