@@ -383,3 +383,14 @@ def test_bad_documents_are_named(content, message):
 def test_documents_that_are_not_strict_json(document, message):
     with pytest.raises(ValueError, match=message):
         guarantee_from_json(document)
+
+
+def test_parameters_of_a_divergence_are_rounded_to_where_its_bound_still_holds():
+    # N(0, 2) beside N(0, 1) has no divergence of order 2, and one of every order below
+    below = math.nextafter(2.0, 0.0)
+    common = {"evidence": "theorem", "assumptions": (), "source": "example"}
+    curve = RenyiDP(orders=(below,), epsilons=(9.0,), adjacency="replace one record", **common)
+    assert curve.describe().endswith("at order 1.99999.")
+    for kind, told in ((("renyi", below), "1.99999"), (("hockey-stick", 1.0000001), "1.00001")):
+        held = Indistinguishability(references=("a",), divergence=kind, bounds=(0.5,), **common)
+        assert f" {told} " in held.describe()

@@ -227,7 +227,7 @@ class VectorProjection:
             infinite_mass=min(plain.infinite_mass + lost, 1.0),
             source=f"{plain.source}; lora-privacy, Lemma 10",
             assumptions=(
-                f"neighbours' vectors have a cosine of at least {self.alignment:g} before noise",
+                f"neighbours' vectors have a cosine of at least {self.alignment!r} before noise",
                 *plain.assumptions[1:],
             ),
         )

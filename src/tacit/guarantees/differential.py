@@ -15,8 +15,10 @@ from tacit.conversions import epsilon_from_renyi, success_from_dp, success_from_
 from tacit.divergences import NamedKind, check_named_kind, shift_divergence
 from tacit.guarantees.base import Guarantee, items, text, texts
 from tacit.guarantees.information import SuccessBound, law_of_pair
-from tacit.text import in_nats, number_up
+from tacit.text import in_nats, number_down, number_up
 
+# Of an order, down, and of an ε, up: a divergence grows with the one and falls with the other.
+ORDER_DIGITS = 6
 # In the words of a sentence.
 DIVERGENCE_NAMES = {
     "kl": "Kullback-Leibler divergence",
@@ -190,7 +192,8 @@ class RenyiDP(Guarantee):
             )
         # three points say what a curve is like; all of them are in the file
         points = ", ".join(
-            f"{in_nats(number_up(epsilon))} at order {order:g}" for order, epsilon in known[:3]
+            f"{in_nats(number_up(epsilon))} at order {number_down(order, ORDER_DIGITS)}"
+            for order, epsilon in known[:3]
         )
         more = f" (and bounded at {len(known) - 3} more)" if len(known) > 3 else ""
         return (
@@ -417,5 +420,5 @@ def divergence_name(kind: NamedKind) -> str:
     # a kind with a parameter says it
     name, parameter = kind
     if name == "renyi":
-        return f"Rényi divergence of order {parameter:g}"
-    return f"hockey-stick divergence at ε = {parameter:g}"
+        return f"Rényi divergence of order {number_down(parameter, ORDER_DIGITS)}"
+    return f"hockey-stick divergence at ε = {number_up(parameter, ORDER_DIGITS)}"

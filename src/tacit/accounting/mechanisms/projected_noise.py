@@ -116,7 +116,7 @@ def projected_plus_noise(
     if alignment is not None:
         cosine = in_interval("alignment", alignment, -1.0, 1.0, open_high=True)
         assumptions.append(
-            f"the release is one column, neighbours' have equal norms and cosine {cosine:g} or "
+            f"the release is one column, neighbours' have equal norms and cosine {cosine!r} or "
             "more, and the projection stays secret"
         )
         assumptions.append(FARTHEST)

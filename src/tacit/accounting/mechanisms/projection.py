@@ -81,7 +81,7 @@ def vector_projection(*, dim: int, rank: int, alignment: float) -> PrivacyProfil
         infinite_mass=infinite,
         source="lora-privacy, Lemmas 8 and 9, by quadrature",
         assumptions=(
-            f"neighbours' vectors have equal norms and a cosine of at least {cosine:g}",
+            f"neighbours' vectors have equal norms and a cosine of at least {cosine!r}",
             "the projection is Wishart, drawn afresh, and stays secret",
             FARTHEST,
         ),
