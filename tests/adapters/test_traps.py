@@ -169,6 +169,16 @@ def test_what_is_learned_from_changes_by_one_record():
     assert 20 <= len(whole) <= 36
 
 
+def test_no_record_is_learned_from_in_the_place_of_another():
+    rows = {"input_ids": torch.arange(200)[:, None]}
+    apart = own_places(rows, 0) < 0.3
+    aside = rows["input_ids"][torch.from_numpy(apart)]
+    with pytest.raises(ValueError, match="records to learn from beside those kept apart"):
+        keep_apart({"input_ids": aside}, 0.3)
+    one = torch.cat([aside, rows["input_ids"][torch.from_numpy(~apart)][:1]])
+    assert len(keep_apart({"input_ids": one}, 0.3)[0]["input_ids"]) == 1
+
+
 def test_padding_does_not_move_a_record():
     ids = torch.randint(64, (5, 4))
     wide = torch.cat([ids, torch.zeros(5, 3, dtype=torch.long)], dim=1)

@@ -26,6 +26,7 @@ from tacit.hidden_states import (  # noqa: E402
     prepare_codes,
 )
 from tacit.hidden_states.codebooks.encoding import finite_blocks  # noqa: E402
+from tacit.hidden_states.codebooks.proof import proof  # noqa: E402
 from tacit.hidden_states.codebooks.release import guarantees_of  # noqa: E402
 from tacit.ledger import Ledger  # noqa: E402
 from tacit.releases import load, open_vectors, vectors  # noqa: E402
@@ -608,3 +609,16 @@ def test_what_a_row_was_made_of_is_named_in_every_sentence(tmp_path, epsilon):
     assert load(tmp_path / "codes.npy").guarantees == release.guarantees
     with pytest.raises(ValueError, match="unit: expected a word"):
         PromptCodes(unit="<b>")
+
+
+def test_the_proof_of_reports_gives_a_part_of_one_cell_no_share():
+    parts = (torch.zeros(1, 1), torch.arange(4.0)[:, None], torch.arange(4.0)[:, None])
+    book = ProductCodebook(parts, calibration=9, least_cell=1)
+    prepared = prepare_codes(book, np.zeros((2, 3), np.float32), PromptCodes(epsilon=3.0))
+    found = proof(prepared.draw())
+    assert found is not None
+    reported = {"kind": "response", "categories": "4", "epsilon": "1.5"}
+    assert found.mechanism == {
+        "kind": "composition",
+        "parts": [{"count": "2", "of": reported}],
+    }

@@ -212,3 +212,12 @@ def test_a_folder_asks_nobody(folder, monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", refused)
     monkeypatch.setattr(socket, "create_connection", refused)
     assert load_encoder(folder).width > 0
+
+
+def test_no_bit_of_an_embedding_depends_on_the_other_texts(folder):
+    encoder = load_encoder(folder)
+    whole = encoder.encode(TEXTS)
+    for place, text in enumerate(TEXTS):
+        others = [other for at, other in enumerate(TEXTS) if at != place]
+        assert torch.equal(encoder.encode([text])[0], whole[place])
+        assert torch.equal(encoder.encode([*others[:2], text])[-1], whole[place])

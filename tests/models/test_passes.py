@@ -17,7 +17,7 @@ from tacit.hidden_states.audit.laboratory import Laboratory  # noqa: E402
 from tacit.models.continuation import prefilled  # noqa: E402
 from tacit.models.generation import Prefilled  # noqa: E402
 from tacit.models.padding import before_last, pad  # noqa: E402
-from tacit.models.passes import Pass, Passes, Rerun  # noqa: E402
+from tacit.models.passes import Pass, Passes, Rerun, lone_states  # noqa: E402
 from tacit.models.texts.prefixes import Prefixes  # noqa: E402
 from tests.hidden_states.networks import random_model, small_network  # noqa: E402
 
@@ -59,6 +59,20 @@ def test_what_is_run_again_is_what_would_be_stored(model, tokens):
         book.assign(part.states[1], behaviours=part.behaviours).tolist() for part in (stored, again)
     ]
     assert codes[0] == codes[1]
+
+
+def test_no_bit_of_a_prompt_that_is_released_depends_on_the_others(model, tokens):
+    whole, states = Pass.alone(model, tokens, 1), lone_states(model, 1, tokens)
+    plain = Pass.of(model, tokens, [1])
+    torch.testing.assert_close(whole.states[1], plain.states[1], rtol=1e-4, atol=1e-5)
+    for rows in ([0], [7, 3], list(range(1, 90, 2))):
+        some = Pass.alone(model, tokens[rows], 1)
+        assert torch.equal(some.states[1], whole.states[1][rows])
+        assert torch.equal(
+            some.behaviours.probabilities(slice(None)),
+            whole.behaviours.probabilities(torch.tensor(rows)),
+        )
+        assert torch.equal(lone_states(model, 1, tokens[rows]), states[rows])
 
 
 @pytest.mark.parametrize("trained", [37, 60])

@@ -159,17 +159,19 @@ def _class_names(model: Pretrained, declared: Sequence[str] | None) -> list[tupl
 def keep_apart(rows: Rows, share: float = 0.1, *, order: int = 0) -> tuple[Rows, Rows]:
     """Return records to learn from, and about a share of them that nothing is learned from.
 
-    A record's side is a function of the record alone, so that one record more or less changes what
-    is learned from by one record, which a certificate of the learning needs. How many there are on
+    A record's side is a function of the record alone, but for the one kept apart where none would
+    be, so that one record more or less changes what is learned from by one record, which a
+    certificate of the learning needs. How many there are on
     each side then depends on what they say: declare the sampling rate, or do not publish it.
 
     Args:
         rows: all of them, at least two.
-        share: kept apart, in (0, 1); one record at least on each side.
+        share: kept apart, in (0, 1); one record at least.
         order: seed that says which.
 
     Raises:
-        ValueError: fewer than two records, or a share outside its range.
+        ValueError: fewer than two records, none that would be learned from, or a share outside its
+            range.
     """
     in_interval("share", share, 0.0, 1.0, open_low=True, open_high=True)
     count = len(rows[TOKENS])
@@ -178,10 +180,13 @@ def keep_apart(rows: Rows, share: float = 0.1, *, order: int = 0) -> tuple[Rows,
     # a hash of each record alone
     places = own_places(rows, order)
     apart = places < share
-    # one on each side at least
+    # where none is apart the first of the order is: one record ahead of it takes its side
     apart[places.argmin()] = True
     if apart.all():
-        apart[places.argmax()] = False
+        # the last of the order instead would be one record more and another less with a neighbour
+        raise ValueError(
+            f"data: expected records to learn from beside those kept apart, got none of {count}"
+        )
     side = torch.from_numpy(apart)
     return (
         {name: value[~side] for name, value in rows.items()},

@@ -17,6 +17,7 @@ from tacit._ground.checks import boolean, choice, integer
 from tacit.models.anatomy import FAILURES
 from tacit.models.continuation import batch_rows
 from tacit.models.loading import check_device, is_here, loading
+from tacit.models.padding import ROWS_ALIKE, alike
 from tacit.models.texts.prompts import refuse_halves
 
 POOLINGS = ("mean", "cls", "last")
@@ -31,7 +32,6 @@ STORED_POOLINGS = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_lasttoken": "last",
 }
-TEXTS_PER_BATCH = 64
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,8 @@ class Encoder:
     def encode(self, texts: Sequence[str], *, batch_size: int | None = None) -> Tensor:
         """Return the embedding of every text, (n, d) of float32.
 
-        A text without a token has the embedding 0.
+        A text without a token has the embedding 0. Texts of one length are run together, always as
+        many, so that no bit of an embedding depends on another text.
 
         Args:
             texts: n of them.
@@ -126,23 +127,21 @@ class Encoder:
         if isinstance(texts, str) or not given or not all(isinstance(t, str) for t in given):
             raise ValueError(f"texts: expected at least one text in a list, got {len(given)} entry")
         refuse_halves("texts", given)
-        size = batch_rows(batch_size, TEXTS_PER_BATCH)
-        # texts of like length together, so that little is padding
-        order = sorted(range(len(given)), key=lambda place: len(given[place]))
+        size = batch_rows(batch_size, ROWS_ALIKE)
         found = torch.zeros(len(given), self.width)
-        for start in range(0, len(order), size):
-            rows = order[start : start + size]
-            held = self.tokenizer(
-                [self.serving.text(given[place]) for place in rows],
-                padding=True,
-                truncation=True,
-                max_length=self.context,
-                return_tensors="pt",
-            )
-            told = held["attention_mask"].sum(dim=1) > 0
-            if told.any():
-                kept = {name: value[told] for name, value in held.items()}
-                found[torch.tensor(rows)[told]] = self._embedded(kept).cpu()
+        held = self.tokenizer(
+            [self.serving.text(text) for text in given],
+            truncation=True,
+            max_length=self.context,
+            return_attention_mask=True,
+        )
+        lengths = [len(ids) for ids in held["input_ids"]]
+        # neither padding nor the number of texts in a pass may move the last bits of an embedding
+        for kept, run in alike(lengths, size):
+            inputs = {
+                name: torch.tensor([value[place] for place in run]) for name, value in held.items()
+            }
+            found[kept] = self._embedded(inputs)[: len(kept)].cpu()
         return found
 
     def lengths(self, texts: Sequence[str]) -> list[int]:

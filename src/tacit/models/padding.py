@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 PADDING = -1
+# prompts of one length that are run together where no state may depend on the others, and their
+# tokens at most
+ROWS_ALIKE, TOKENS_ALIKE = 16, 8192
+Places = npt.NDArray[np.int64]
 
 
 def pad(prompts: Sequence[Sequence[int]]) -> Tensor:
@@ -67,6 +74,30 @@ def unpadded(tokens: Tensor) -> list[Tensor]:
 def trimmed(tokens: Tensor) -> Tensor:
     """Return prompts (n, T) without the columns that pad all of them."""
     return tokens[:, tokens.shape[1] - int(prompt_lengths(tokens).max()) :]
+
+
+def alike(lengths: Any, rows: int = ROWS_ALIKE) -> Iterator[tuple[Places, Places]]:
+    """Yield which prompts are read in a pass, and all that are run in it: always as many.
+
+    A pass rounds by its shape. Where prompts of one length are run in passes of one shape, filled
+    up with some of them again, no bit of a state depends on how many others there are, or how long.
+
+    Args:
+        lengths: tokens of every prompt, (n,); one without tokens is not run.
+        rows: prompts in a pass, fewer where they are very long.
+
+    Example:
+        >>> [(kept.tolist(), run.tolist()) for kept, run in alike([3, 1, 3, 3], rows=2)]
+        [([1], [1, 1]), ([0, 2], [0, 2]), ([3], [3, 3])]
+    """
+    held = np.asarray(lengths)
+    for length in np.unique(held[held > 0]).tolist():
+        same = np.flatnonzero(held == length)
+        # a function of the length alone
+        size = max(1, min(rows, TOKENS_ALIKE // length))
+        for start in range(0, len(same), size):
+            part = same[start : start + size]
+            yield part, np.resize(part, size)
 
 
 def is_padded(tokens: Tensor) -> bool:

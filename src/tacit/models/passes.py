@@ -12,12 +12,35 @@ from torch import Tensor
 from tacit.models.behaviours import Behaviours
 from tacit.models.continuation import Continuation
 from tacit.models.language import LanguageModel
+from tacit.models.padding import Places, alike, prompt_lengths
 from tacit.models.texts.prefixes import Prefixes
 
 # predictions of a bank that are stored, half a gigabyte of them
 KEPT_ENTRIES = 2**28
 
 Runs = Iterable[tuple[Mapping[int, Tensor], Tensor]]
+
+
+def lone_states(model: LanguageModel, layer: int, tokens: Tensor) -> Tensor:
+    """Return the last state of every prompt, (n, d), no bit of which depends on another prompt.
+
+    Args:
+        model: the language model.
+        layer: 1 … L, or 0 for the embeddings.
+        tokens: (n, T), −1 before the first token of a shorter prompt.
+    """
+    ids = model.check_tokens(tokens)
+    found = torch.empty(len(ids), model.width, device=ids.device)
+    for kept, run in _lone(ids):
+        found[kept] = model.states(run, layer)[: len(kept)].float()
+    return found
+
+
+def _lone(ids: Tensor) -> Iterator[tuple[Places, Tensor]]:
+    """Yield which prompts are read in a pass, and its tokens: of one shape a length, unpadded."""
+    lengths = prompt_lengths(ids).cpu().numpy()
+    for kept, run in alike(lengths):
+        yield kept, ids[torch.from_numpy(run).to(ids.device), -lengths[run[0]] :]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +81,24 @@ class Pass:
             for layer in levels:
                 states[layer][rows] = found[layer]
         return cls(_placed(model, states), Rerun(model, tokens, likeliest))
+
+    @classmethod
+    def alone(cls, model: LanguageModel, tokens: Tensor, layer: int) -> Pass:
+        """Run every prompt so that no bit of what is read of it depends on another prompt.
+
+        Args:
+            model: the language model.
+            tokens: prompts, (n, T).
+            layer: 1 … L.
+        """
+        ids = model.check_tokens(tokens)
+        states = _empty(model, len(ids), [layer])
+        logs = torch.empty(len(ids), model.vocabulary, dtype=torch.float16)
+        for kept, run in _lone(ids):
+            ((found, logits),) = model.clean_runs(run, [layer])
+            states[layer][kept] = found[layer][: len(kept)].float().cpu()
+            logs[kept] = logits.log_softmax(dim=-1)[: len(kept)].half().cpu()
+        return cls(_placed(model, states), Behaviours(logs))
 
     @classmethod
     def stored(cls, model: LanguageModel, count: int, levels: Sequence[int], parts: Runs) -> Pass:

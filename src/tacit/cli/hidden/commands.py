@@ -229,6 +229,7 @@ def release(
             prepare_states,
         )
         from tacit.hidden_states.noise.shapes import Designs
+        from tacit.models.passes import lone_states
 
         fitted = found.states(prefixes.calibration, layer).double().cpu().numpy()
         listed = adjacency_differences(
@@ -238,7 +239,7 @@ def release(
             found, layer, prefixes.calibration, GeometryFit(difference_scale="raw"), rng=source.seed
         )
         design = Designs(measured, listed).at(shape, kl_budget)
-        read["states"] = found.states(prefixes.bank, layer)
+        read["states"] = lone_states(found, layer, prefixes.bank)
         read["origin"] = origin_of(source, found, layer, prefixes, **taken.asked)
         promise = Differences(listed=listed)
         return prepare_states(read["states"], design, promise, origin=read["origin"])

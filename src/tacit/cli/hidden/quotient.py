@@ -80,7 +80,8 @@ def quotient(
     from tacit.models.passes import Pass
     from tacit.releases import save_rows
 
-    secret = Pass.of(found, prefixes.bank, [layer])
+    # what is released of a prompt is a function of that prompt, to the last bit
+    secret = Pass.alone(found, prefixes.bank, layer)
     public = Pass.of(found, prefixes.calibration, [layer])
     fitting, apart = _divided(public, layer)
     origin = origin_of(source, found, layer, prefixes, **taken.asked)

@@ -34,7 +34,7 @@ from tacit.hidden_states.codebooks.release import (
 )
 from tacit.hidden_states.codebooks.response import RandomizedCodes, RandomizedParts
 from tacit.models.language import LanguageModel
-from tacit.models.padding import prompt_lengths
+from tacit.models.padding import alike, prompt_lengths
 from tacit.releases import Prepared, Release
 from tacit.releases.loading import read_checked
 from tacit.releases.prepared import check_digest
@@ -46,8 +46,6 @@ from tacit.releases.verification import refuse_false
 STATES = "states"
 # times a centre of any size in use it is finite in float32
 LARGEST_ENTRY = 1e30
-# prompts of one length that are run together
-PROMPTS_TOGETHER = 1024
 ONE_CODE = PromptCodes()
 
 CodeBlocks = Callable[[], Iterator[Codes]]
@@ -286,7 +284,8 @@ def codes_of_prompts(
 ) -> Codes:
     """Return the code of the last state of every prompt, (n, 1), as the model is served it.
 
-    Prompts of one length are run together, each as long as it is.
+    Prompts of one length are run together, always as many, so that no code depends on another
+    prompt.
 
     Args:
         book: the codebook.
@@ -298,14 +297,13 @@ def codes_of_prompts(
     Raises:
         ValueError: tokens or layer outside the model.
     """
-    # no prompt is padded in a pass: padding would change its states in the last bits
-    lengths = prompt_lengths(tokens).numpy()
+    # padding would change the states of a prompt in the last bits, and so would a pass of more or
+    # fewer others
+    lengths = prompt_lengths(tokens).cpu().numpy()
     codes = np.empty((len(tokens), 1), dtype=np.int64)
-    for length in np.unique(lengths):
-        same = np.flatnonzero(lengths == length)
-        for start in range(0, len(same), PROMPTS_TOGETHER):
-            part = same[start : start + PROMPTS_TOGETHER]
-            codes[part, 0] = _assigned(book, model, layer, tokens[part, -length:])
+    for kept, run in alike(lengths):
+        found = _assigned(book, model, layer, tokens[run, -lengths[run[0]] :])
+        codes[kept, 0] = found[: len(kept)]
     return codes
 
 

@@ -6,6 +6,7 @@ import math
 
 from tacit._ground.proof import Node, composed, node
 from tacit.hidden_states.codebooks.release import CodeRows
+from tacit.hidden_states.codebooks.response import share
 from tacit.releases.proof import ReleaseProof, claims_of
 from tacit.releases.release import Release
 
@@ -19,8 +20,9 @@ def proof(release: Release[CodeRows]) -> ReleaseProof | None:
     elif details.promise.near > 1:
         return None
     else:
-        share = epsilon / len(details.sizes)
-        whole = [node("response", categories=one, epsilon=share) for one in details.sizes]
+        # a part of one cell is reported as it is, and takes no share of ε
+        each = share(epsilon, list(details.sizes))
+        whole = [node("response", categories=one, epsilon=each) for one in details.sizes if one > 1]
     mechanism = composed([(one, times) for one in whole])
     if mechanism is None:
         return None
