@@ -124,7 +124,9 @@ def test_prompts_of_several_lengths_have_no_trajectories(
     path = tmp_path / "prompts.txt"
     done = tacit(*rest, "--prompts", path, "--positions", "all")
     assert done.code == 2
-    assert "--positions: expected prompts of one length in a file beside all" in done.err
+    assert (
+        "--positions: expected prompts of one length where all positions are attacked" in done.err
+    )
 
 
 def test_clean_states_of_all_positions_are_read_whole(

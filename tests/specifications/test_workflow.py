@@ -151,7 +151,7 @@ def test_a_subspace_of_another_backbone_is_refused():
         (SHARES[:, :2], DATA, r"model_or_labels: expected numbers \(n, 3\)"),
         (SHARES - 0.5, DATA, "model_or_labels: expected finite numbers >= 0"),
         (SHARES * math.nan, DATA, "model_or_labels: expected finite numbers"),
-        (0 * SHARES, DATA, "model_or_labels: .*not all of a record's 0"),
+        (0 * SHARES, DATA, "model_or_labels: .*above 0 in every record"),
         (LABELS, DATA * math.inf, "data: expected finite"),
         (LABELS, DATA[:, 0], "data: expected records"),
         (LABELS[:0], DATA[:0], "data: expected records"),

@@ -416,5 +416,8 @@ def test_the_holder_is_told_where_epsilon_alone_costs_less(strength, told):
     rows = np.column_stack([np.arange(20.0), np.arange(20) % 5])
     promise = Table(person="who", clip=3, bounds={"x": (0.0, 20.0)}, **strength)
     release = privatize("sum", rows, promise, QUICK, columns=["x", "who"])
-    assert any("ε without a δ would need 0.33 of this" in one for one in release.remarks) == told
-    assert not any("without a δ" in one for one in release.public().remarks + release.notes)
+    assert (
+        any("--epsilon without --delta would need 0.33 of this" in one for one in release.remarks)
+        == told
+    )
+    assert not any("without --delta" in one for one in release.public().remarks + release.notes)

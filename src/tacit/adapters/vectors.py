@@ -198,7 +198,7 @@ class VectorProjection:
         check_alignment(self.alignment)
         in_interval("noise", self.noise, 0.0, float("inf"), open_high=True)
         if (self.confidence is None) == bool(self.noise):
-            raise ValueError("confidence: expected one with noise and none without")
+            raise ValueError("confidence: expected a value with noise, and None without")
         if self.confidence is not None:
             in_interval("confidence", self.confidence, 0.0, 1.0, open_low=True, open_high=True)
 

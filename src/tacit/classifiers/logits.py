@@ -22,7 +22,9 @@ def pool_rows(pool: Any) -> npt.NDArray[Any]:
     try:
         rows = np.asarray(pool)
     except (ValueError, TypeError, RuntimeError):
-        raise ValueError("pool: expected an array of inputs, got ragged or other rows") from None
+        raise ValueError(
+            "pool: expected an array of inputs, got rows of different lengths or no rows"
+        ) from None
     if rows.ndim == 0 or len(rows) < 2:
         raise ValueError(f"pool: expected at least 2 inputs, got shape {rows.shape}")
     return rows

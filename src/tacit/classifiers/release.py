@@ -179,13 +179,13 @@ def _check_numbers(release: Release[Logits]) -> None:
         return
     rows, columns = details.logits.shape
     if numbers.names != names_of(rows, columns) or numbers.truth != TRUTH:
-        raise ValueError("its details give other names of the numbers")
+        raise ValueError("the names of the numbers differ from those that its details give")
     if not np.array_equal(numbers.values, details.logits.ravel()):
-        raise ValueError("its details give other numbers")
+        raise ValueError("the numbers differ from those that its details give")
     errors = numbers.errors.reshape(rows, columns)
     right = errors[0] if details.design is None else errors_of(details.design)
     if right.shape != (columns,) or not np.allclose(errors, right, rtol=AGREEMENT, atol=0.0):
-        raise ValueError("its details give other errors of the numbers")
+        raise ValueError("the errors of the numbers differ from those that its details give")
 
 
 def names_of(rows: int, columns: int) -> tuple[str, ...]:

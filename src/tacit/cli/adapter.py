@@ -112,12 +112,16 @@ class AdapterDataFlags:
         str,
         typer.Option(
             "--target-modules",
-            help="Names or endings of linear layers, with commas; all but a token head.",
+            help="Names or endings of linear layers, separated by commas. All but a token head "
+            "when left out.",
         ),
     ] = "all"
     length: Annotated[
         int | None,
-        typer.Option("--longest", help="Tokens of a record at most; 64, or what the model takes."),
+        typer.Option(
+            "--longest",
+            help="Most tokens of a record. When left out 64, or fewer where the model takes fewer.",
+        ),
     ] = None
     text: Annotated[str, typer.Option("--column", help="Column of the texts in a table.")] = "text"
     label: Annotated[str, typer.Option(help="Column of the class.")] = "label"

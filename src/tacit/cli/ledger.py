@@ -95,7 +95,7 @@ class BudgetFlags:
     drop: Annotated[
         str | None,
         typer.Option(
-            help="Kinds not to count any more: mi_budget, epsilon, mu, leakage, by commas."
+            help="Kinds of limit to drop, separated by commas: mi_budget, epsilon, mu, leakage."
         ),
     ] = None
 
@@ -210,7 +210,10 @@ def report(
     ] = By.SECRET,
     names: Annotated[
         str | None,
-        typer.Option(help="CSV of two columns, secret and your own name for it; stays here."),
+        typer.Option(
+            help="CSV of two columns, the secret and your own name for it. The names "
+            "stay on this machine."
+        ),
     ] = None,
     page: Annotated[str | None, typer.Option("--report", help="Page to write.")] = None,
     table: Annotated[

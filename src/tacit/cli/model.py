@@ -39,15 +39,22 @@ class PenaltyFlags:
 
     panel: ClassVar[str] = "Penalties"
 
-    jacobian: Annotated[float, typer.Option(help="λ of ‖∂ logits/∂v‖², of a split state.")] = 0.0
+    jacobian: Annotated[
+        float, typer.Option(help="Weight of the penalty ‖∂ logits/∂v‖² of a split state.")
+    ] = 0.0
     depletion: Annotated[
-        float, typer.Option(help="λ of the margin mass in the leading directions of F.")
+        float, typer.Option(help="Weight of the penalty on margins in the leading directions of F.")
     ] = 0.0
     probe_layers: Annotated[
-        str | None, typer.Option(help="Layers of the penalties; the middle one when left out.")
+        str | None,
+        typer.Option(help="Layers that the penalties act on. The middle one when left out."),
     ] = None
     depletion_rank: Annotated[
-        int | None, typer.Option(help="k of the depletion; r, or d/4 of a GPT, when left out.")
+        int | None,
+        typer.Option(
+            help="Number of leading directions that --depletion acts on. "
+            "When left out r, or a quarter of a GPT's width."
+        ),
     ] = None
 
     def __post_init__(self) -> None:

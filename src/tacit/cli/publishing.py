@@ -363,9 +363,7 @@ def publish(
 def kept_beside(release: Release[Any], published: str | None) -> str:
     """Say that the output is the holder's, and which file of the release is not."""
     if release.reproducible or release.withheld or not release.guarantees:
-        return (
-            "this output is the holder's, as is all that was written: none of it may be published"
-        )
+        return "this output and the files written are the holder's: none of it may be published"
     if published is None:
         return "this output is the holder's: nothing was saved that may be published"
     return f"this output is the holder's: what may be published is {published}"

@@ -26,7 +26,7 @@ def show(
 ) -> None:
     """Print any stored release in ten lines: what it is, what it guarantees, what attacks got.
 
-    Of an attack in a file of its own: what it reached, on which release. A file whose parts
+    For a file of an attack, print what the attack reached and on which release. A file whose parts
     contradict each other is refused, as by the gate.
     """
     from tacit.pages.words import lines, verdict

@@ -100,20 +100,24 @@ class Protection:
         str | None,
         typer.Option(
             metavar="C|auto",
-            help="How far one person moves the numbers at most, as so many rows at the bounds; "
-            "found where left out and that can be, else 10.",
+            help="Most that one person may move the numbers, counted in rows at the bounds. When "
+            "left out it is found from the tables where that is possible, and is 10 elsewhere.",
         ),
     ] = None
 
     max_rows: Annotated[
         int | None,
         typer.Option(
-            help="Rows of one person that are read, at most; which stay depends on theirs alone."
+            help="Most rows of one person that are read. Which of them are read depends on that "
+            "person's rows alone."
         ),
     ] = None
     max_groups: Annotated[
         int | None,
-        typer.Option(help="Groups that one person's rows are read in, at most; chosen likewise."),
+        typer.Option(
+            help="Most groups in which one person's rows are read. Which groups depends "
+            "on that person's rows alone."
+        ),
     ] = None
 
     def promise(self, policy: TablePolicy) -> Table:
@@ -155,7 +159,7 @@ class DrawingByPolicy(Drawing):
             same = said == own or (name == "ledger" and own and _same_place(said, own))
             if said is not None and own is not None and not same:
                 # its budget would be spent a second time
-                raise ValueError(f"--{name}: expected that of the policy, {said}, got {own}")
+                raise ValueError(f"--{name}: expected {said}, as the policy says, got {own}")
             given[name] = said if own is None else own
         if self.secret is None and given["ledger"] is None:
             given["secret"] = None

@@ -36,12 +36,12 @@ def store(
         ),
     ],
     codebook: Annotated[
-        str | None, typer.Option(help="Codebook that live vectors are to be those of.")
+        str | None, typer.Option(help="Codebook whose codewords the live vectors should be.")
     ] = None,
     vectors: Annotated[
         str | None,
         typer.Option(
-            help="Exact vectors that should be nowhere: a file (.npy, .npz, .safetensors, "
+            help="Exact vectors that should not be in the store: a file (.npy, .npz, .safetensors, "
             ".parquet) or a folder of these."
         ),
     ] = None,

@@ -35,7 +35,8 @@ Missing = Annotated[
     str | None,
     typer.Option(
         autocompletion=offered("refuse", "drop", "drop-unreadable"),
-        help="Rows with nothing in a column used: refuse the table, or drop them; drop-unreadable "
+        help="What to do with rows that hold nothing in a column used. refuse refuses the table, "
+        "drop leaves the rows out; drop-unreadable "
         "drops those too that hold no value of the column there, as under --protect table where "
         "it is left out; refuse else.",
     ),

@@ -78,7 +78,7 @@ def verify(
                 typer.echo(f"{path}: the JSON in the page was checked, and not what its words say")
     for path, sentence in other.items():
         if sentence and json is None:
-            typer.echo(f"{path}: what else it says is not what was checked: {sentence}")
+            typer.echo(f"{path}: the rest of the file disagrees with what was checked: {sentence}")
     raise typer.Exit(max(done.returncode, WORSE if any(other.values()) else HELD))
 
 

@@ -21,8 +21,8 @@ class StateMechanism:
         kl_budget: K = ½ tr(FΣ) that noise may cost, in nats.
         codewords: C of codes.
         decision_cost: λ of behaviour codes.
-        known_pairs: Prompts of which the attacker of rotation knows what was stored; as many as a
-            state has numbers when left out.
+        known_pairs: Number of prompts whose stored state the attacker of a rotation knows; as many
+            as a state has numbers when left out.
         positions: Whose states are released: last alone, or all, each by itself.
 
     Example:

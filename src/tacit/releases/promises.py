@@ -274,10 +274,12 @@ class Table:
         person: Column that says whose a row is: all rows of one person are hidden together, and
             with ε alone the noise is discrete Laplace.
         unit: Word for a person in what is certified, such as household.
-        clip: How far one person moves the numbers at most, as so many rows at the bounds, or auto:
-            found from the table for a twentieth of the budget.
-        max_rows: Rows of one person that are read, at most; which stay depends on theirs alone.
-        max_groups: Groups that one person's rows are read in, at most; chosen likewise.
+        clip: Most that one person may move the numbers, counted in rows at the bounds. auto finds
+            it from the table for a twentieth of the budget.
+        max_rows: Most rows of one person that are read. Which of them are read depends on that
+            person's rows alone.
+        max_groups: Most groups in which one person's rows are read. Which groups depends on that
+            person's rows alone.
         consistent: Whether counts of rows of several tables are made whole, not negative and to add
             up, and sums to add up, of what is released alone; of persons.
 
@@ -357,8 +359,8 @@ class Draw:
 
     Args:
         nats: Largest information about the draw.
-        success: Largest chance of guessing right instead: whether a row was drawn, or which input
-            it was.
+        success: Instead of a budget in nats: the largest chance of guessing right whether a row was
+            drawn, or which input it was.
         rate: Share of the rows that is drawn.
         person: Column that says whose a row is: all rows of one person are drawn together.
         unit: Word for a person in what is certified, such as household.

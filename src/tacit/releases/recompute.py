@@ -99,7 +99,7 @@ def check_trained(
     if release.method != method:
         raise ValueError(f"method: expected {method!r}, got {shown(release.method)}")
     if release.reproducible != (release.seed is not None):
-        raise ValueError("seed: expected one of a run that can be repeated, and of no other")
+        raise ValueError("seed: expected a seed where the run can be repeated, and none elsewhere")
     if [name for name, _ in release.digests] != list(files):
         raise ValueError(f"digests: expected those of {' and '.join(files)}, got others")
 

@@ -20,7 +20,7 @@ class Run:
     """How long something trains, when it stops, and how it survives a crash.
 
     Args:
-        steps: Steps of the optimizer; or passes, or minutes.
+        steps: Steps of the optimizer. Passes or minutes may be given instead.
         passes: Passes over the data.
         minutes: Minutes of the optimization.
         patience: Measurements on held-out data without a better one after which it stops.

@@ -106,7 +106,7 @@ class LabelCodes:
             subspace's when left out.
         steps: T, noisy steps, each of which moves the network; their mean is released.
         sampling_rate: q, chance of every record to be in a step.
-        step_size: How far a step moves the layers, as a share of their norm.
+        step_size: Length of a step, as a share of the layers' norm.
 
     Example:
         >>> LabelCodes(steps=4).schedule.single

@@ -142,7 +142,9 @@ def _shares(held: Any, classes: int, given: str) -> Tensor:
     values = held.astype(np.float64)
     sums = values.sum(axis=1, keepdims=True)
     if not np.isfinite(values).all() or (values < 0).any() or not (sums > 0).all():
-        raise ValueError(f"{given}: expected finite numbers >= 0, not all of a record's 0")
+        raise ValueError(
+            f"{given}: expected finite numbers >= 0, at least one of them above 0 in every record"
+        )
     # a record counts once: its shares add up to 1
     return torch.from_numpy(values / sums).float()
 

@@ -127,7 +127,7 @@ def check_numbers(release: Release[Any], secret: str, truth: str) -> None:
     check_measured(release.attacks)
     power = release.details.noise_power
     if not math.isclose(power_of(release.errors), power, rel_tol=AGREEMENT):
-        raise ValueError("the errors of the numbers are not those of the noise")
+        raise ValueError("the errors of the numbers differ from those of the noise")
 
 
 def check_guarantees(release: Release[Any], expected: Sequence[Guarantee]) -> None:

@@ -165,7 +165,8 @@ def _check_asked(model: Any, method: Any, promise: Any) -> None:
         raise ValueError("promise: expected a delta beside epsilon, for the noise is Gaussian")
     if isinstance(promise, Table) and promise.person is not None:
         raise ValueError(
-            "promise: expected no column beside a loader, got person; say whose each record is by "
+            "promise: expected no person column where a loader is given; say whose each record is "
+            "by "
             "LoopSettings(person=People(of=…))"
         )
 

@@ -115,7 +115,9 @@ def check_routes(routers: Iterable[APIRouter], plain: Iterable[BaseRoute] = ()) 
                 raise RuntimeError(f"{method} {route.path} is in no rule")
             asked = {held.call for held in _below(route.dependant)} & {developer, reader}
             if asked != ASKS[rule.who]:
-                raise RuntimeError(f"{method} {route.path} does not ask as its rule says")
+                raise RuntimeError(
+                    f"{method} {route.path} does not check the rights that its rule names"
+                )
     if left:
         raise RuntimeError(f"{' '.join(next(iter(left)))} has a rule and no route")
 

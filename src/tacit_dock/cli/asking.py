@@ -87,7 +87,10 @@ class AskedFilter:
         typer.Option(help="Of the card, such as image-classification."),
     ] = None
     words: Annotated[
-        str | None, typer.Option(help="That title, tags or card have, or that begin so.")
+        str | None,
+        typer.Option(
+            help="Words, or beginnings of words, that the title, the tags or the card hold."
+        ),
     ] = None
     max_epsilon: Annotated[
         float | None, typer.Option(help="Largest ε at δ = 1e-5 of all its revisions.")
@@ -107,17 +110,24 @@ Unprotected = Annotated[
 def submit(
     specification: Annotated[
         str,
-        typer.Argument(help="Of the model, safetensors; or a folder with it, card and model."),
+        typer.Argument(
+            help="File of the specification (safetensors), or a folder with "
+            "specification, card and model."
+        ),
     ],
     card: Annotated[
-        str | None, typer.Argument(help="Markdown below a YAML head with a title.")
+        str | None,
+        typer.Argument(help="File of the card: Markdown below a YAML head with a title."),
     ] = None,
     *,
     model: Annotated[str | None, typer.Option(help="Model to keep, safetensors.")] = None,
     release: Annotated[str | None, typer.Option(help="JSON of the release.")] = None,
     key: Annotated[
         str | None,
-        typer.Option("--idempotency-key", help="Sent twice under one key it is one learnware."),
+        typer.Option(
+            "--idempotency-key",
+            help="Key of this submission. What is sent twice under one key is kept once.",
+        ),
     ] = None,
     unprotected: Unprotected = False,
     address: Address,
@@ -180,10 +190,15 @@ def search(
 @grouped
 def fetch(
     identifier: Identifier,
-    folder: Annotated[str, typer.Argument(help="To write to; made where it is missing.")],
+    folder: Annotated[
+        str, typer.Argument(help="Folder to write to. It is made where it is missing.")
+    ],
     *,
     revision: Annotated[
-        str | None, typer.Option(help="Of its history; the newest when left out.")
+        str | None,
+        typer.Option(
+            help="Number of the revision in the learnware's history. The newest when left out."
+        ),
     ] = None,
     address: Address,
     force: Annotated[bool, typer.Option("--force", help="Replace the file of --json.")] = False,

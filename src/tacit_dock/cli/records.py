@@ -33,7 +33,7 @@ def log(
     folder: Folder = FOLDER,
     database: Database = None,
 ) -> None:
-    """List who changed what and when, the newest first; no token stands there."""
+    """List who changed what and when, the newest first; tokens are not shown."""
     output = json_output(json, force)
     with open_store(folder, database, create=False) as store:
         deeds = store.deeds(limit)

@@ -37,7 +37,7 @@ class ListeningFlags:
         list[str] | None,
         typer.Option(
             help="Address of a proxy in front, whose X-Forwarded-For and X-Forwarded-Proto are "
-            "believed; several times for several."
+            "believed; may be repeated."
         ),
     ] = None
     metrics: Annotated[
@@ -68,10 +68,17 @@ class AdmissionFlags:
         ),
     ] = "refuse"
     max_epsilon: Annotated[
-        float, typer.Option(help="Largest ε taken, at δ = 1e-5.", show_default="none")
+        float,
+        typer.Option(
+            help="Largest ε of a submission that is accepted, at δ = 1e-5.", show_default="none"
+        ),
     ] = math.inf
     max_advantage: Annotated[
-        float, typer.Option(help="Largest advantage over guessing a member at even odds.")
+        float,
+        typer.Option(
+            help="Largest advantage over blind guessing, at telling members from "
+            "others, of a submission that is accepted."
+        ),
     ] = 1.0
     private: Annotated[
         bool, typer.Option("--private", help="Ask for a token to read and to search, too.")

@@ -46,7 +46,7 @@ def show(*, folder: Folder = FOLDER, database: Database = None) -> None:
 
 @app.command()
 def revoke(
-    number: Annotated[int, typer.Argument(help="Of the token, as the list has it.")],
+    number: Annotated[int, typer.Argument(help="Number of the token in the list.")],
     *,
     folder: Folder = FOLDER,
     database: Database = None,

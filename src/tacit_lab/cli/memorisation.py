@@ -35,12 +35,18 @@ class SequenceFlags:
     canaries: Annotated[int, typer.Option(help="Canaries; fair coins leave half of them out.")] = 32
     copies: Annotated[int, typer.Option(help="Copies of each canary.")] = 1
     length: Annotated[int, typer.Option(help="Tokens of a sequence.")] = 32
-    sequences: Annotated[int, typer.Option(help="Most sequences that are learned from.")] = 512
+    sequences: Annotated[
+        int, typer.Option(help="Largest number of sequences that are learned from.")
+    ] = 512
     protect: Annotated[
         str, typer.Option(help="all: every sequence is a reference too; or canaries alone.")
     ] = "all"
     samples: Annotated[
-        int, typer.Option(help="Secrets drawn for each canary, and as many uniform ones.")
+        int,
+        typer.Option(
+            help="Number of secrets drawn for each canary. As many uniform ones are "
+            "drawn beside them."
+        ),
     ] = 32
 
 

@@ -33,7 +33,7 @@ class PoisonFlags:
 
     panel: ClassVar[str] = "Poison"
 
-    sources: Annotated[int, typer.Option(help="Among how many sources the images are split.")]
+    sources: Annotated[int, typer.Option(help="Number of sources that the images are split among.")]
     trigger: Annotated[
         str,
         typer.Option(
@@ -60,14 +60,19 @@ class DefenceFlags:
         int,
         typer.Option(
             "--public-images",
-            help="So many training images belong to no source: learned without noise.",
+            help="Number of training images that belong to no source. They are learned from "
+            "without noise.",
         ),
     ] = 0
     angle: Annotated[
-        float, typer.Option(help="Degrees from the mean direction that a gradient may have.")
+        float,
+        typer.Option(help="Largest angle between a gradient and the mean direction, in degrees."),
     ] = 90.0
     iterations: Annotated[
-        int, typer.Option(help="Steps of a round; more than 1 trains once more a source.")
+        int,
+        typer.Option(
+            help="Steps of a round. With more than 1, each round trains once more for every source."
+        ),
     ] = 1
     repeats: Annotated[
         int, typer.Option(help="Runs of the reference without the malicious source.")

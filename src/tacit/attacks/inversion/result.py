@@ -51,7 +51,9 @@ class Recovery:
             held = getattr(self, name)
             for one in held if isinstance(held, tuple) else (held,):
                 if not 0.0 <= one.low <= one.high <= 1.0:
-                    raise ValueError(f"{name}: expected shares, got {one.low} to {one.high}")
+                    raise ValueError(
+                        f"{name}: expected shares between 0 and 1, got {one.low} to {one.high}"
+                    )
 
     @classmethod
     def of(cls, guesses: Any, truth: Any, confidence: float = 0.95) -> Recovery:

@@ -464,7 +464,7 @@ class ProjectedNoiseFlags(MechanismFlags):
         rank: Rank r of the projection.
         noise_std: Noise standard deviation, added after the projection.
         sensitivity: Largest distance of two neighbours' outputs.
-        alignment: Least cosine, where V is one column of fixed norm.
+        alignment: Least cosine of two neighbours' columns, where V is one column of fixed norm.
         difference_rank: 1 where one column changes; any when left out.
         steps: How many releases are composed.
     """

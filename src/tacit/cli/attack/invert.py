@@ -95,7 +95,8 @@ def invert(
     prompts = _divided(source, model, prefixes.bank, prefixes.calibration)
     if released.everywhere and bool((prompts.secret < 0).any()):
         raise ValueError(
-            "--positions: expected prompts of one length in a file beside all, got several; "
+            "--positions: expected prompts of one length where all positions are attacked, got "
+            "several lengths; "
             "last takes them together, or give those of each length in a file of their own"
         )
     from tacit.hidden_states.inverting import invert_layer

@@ -38,11 +38,11 @@ class AttributeFlags:
 
     attributes: Annotated[
         str | None,
-        typer.Option(help="CSV beside --prompts, a row a prompt: its columns are guessed."),
+        typer.Option(help="CSV with a row for each of --prompts. Attackers guess its columns."),
     ] = None
     public_attributes: Annotated[
         str | None,
-        typer.Option(help="The same of --public-texts, for attackers to learn from."),
+        typer.Option(help="CSV with a row for each of --public-texts, which attackers learn from."),
     ] = None
 
     @property

@@ -128,7 +128,7 @@ def fit(
 ) -> None:
     """Fit a codebook on public vectors or the embeddings of public texts.
 
-    Of whole vectors, of --parts of them side by side, or of --stages that are summed.
+    The codebook codes whole vectors, --parts of them side by side, or --stages that are summed.
 
     A fifth of them at most are held out, and searched among to measure what decoded codes are
     good for.
@@ -268,7 +268,11 @@ def decode(
     ],
     out: Annotated[str, typer.Option(help=f"Vectors to write: a {KINDS}.")],
     codebook: Annotated[
-        str | None, typer.Option(help="Codebook that codebook or fit wrote; or --fitted.")
+        str | None,
+        typer.Option(
+            help="File of a codebook that `tacit hidden codebook` or `fit` "
+            "wrote; for quotients give --fitted."
+        ),
     ] = None,
     fitted: Annotated[
         str | None,

@@ -33,7 +33,7 @@ SEQUENCE = 8
 # Prompts that a command continues at most: eight passes each.
 GENERATED = 300
 
-Layer = Annotated[int, typer.Option(help="Layer after which the last state is released, from 1.")]
+Layer = Annotated[int, typer.Option(help="Layer whose last state is released, counted from 1.")]
 Bank = Annotated[int, typer.Option(help="Prompts an attacker chooses among.")]
 Calibration = Annotated[
     int,

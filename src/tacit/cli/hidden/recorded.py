@@ -68,7 +68,9 @@ class RecordedFlags:
             sizes.pop("held_out", None)
             model, prefixes = source.released(layer, **sizes)
         except TypeError as error:
-            raise ValueError(f"{name}: its flags are not those of this version ({error})") from None
+            raise ValueError(
+                f"{name}: this version has other flags than the file ({error})"
+            ) from None
         here = origin_of(source, model, layer, prefixes, **sizes)
         origin.check(here, name)
         return model, prefixes, here

@@ -176,7 +176,10 @@ class SharedNetworkFlags:
     ] = "tacit/vision"
     all_numbers: Annotated[
         bool,
-        typer.Option("--all-numbers", help="Keep every number of the factors: no public subspace."),
+        typer.Option(
+            "--all-numbers",
+            help="Keep every number of the factors, without projecting them to a public subspace.",
+        ),
     ] = False
 
     def space(self, factors: SharedFactors) -> str | SharedFactors:

@@ -66,7 +66,8 @@ class ContributionFlags(TrainingFlags):
     budget: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="SOURCE=EPSILON", help="Another ε than --epsilon for a source. May be repeated."
+            metavar="SOURCE=EPSILON",
+            help="ε of one source, in place of --epsilon. May be repeated.",
         ),
     ] = None
 
@@ -81,7 +82,7 @@ class RetrainingFlags:
         bool,
         typer.Option(
             "--influence/--no-influence",
-            help="Train again without each source and measure its influence.",
+            help="Train again without each source, and measure how the model changes.",
         ),
     ] = True
     repeats: Annotated[
@@ -89,7 +90,9 @@ class RetrainingFlags:
     ] = 4
     attacked: Annotated[
         int,
-        typer.Option("--trials", help="Runs with, and as many without, that are attacked."),
+        typer.Option(
+            "--trials", help="Number of attacked runs with each source, and as many without it."
+        ),
     ] = 20
 
 

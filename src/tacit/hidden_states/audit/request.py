@@ -47,15 +47,17 @@ class SweepRequest:
     Args:
         mechanisms: What is released: values, or words such as isotropic or codebook-decision; the
             usual ones when left out.
-        kl_budgets: K = ½ tr(FΣ) that noise may cost, nats, each > 0.
-        codewords: C of codes, each from 2 to the calibration prompts.
-        epsilons: Rényi ε of order 2 over nearest neighbours that noise is scaled to, each > 0.
-        readings: Of noisy states: raw, posterior-mean, wiener or trained under protocol A,
-            posterior-behaviour under B.
-        attackers: Who name the prompt behind noise: values, or euclidean, complement, weighted,
-            mahalanobis; euclidean and mahalanobis when left out.
-        guessers: Who know more of a prompt or ask less of it, values or words such as known-prefix;
-            when left out, the usual ones in an audit and none in a sweep.
+        kl_budgets: What noise may cost, K = ½ tr(FΣ) in nats; one or several, each above 0.
+        codewords: Number of cells of a codebook (C); one or several, from 2 to the number of
+            calibration prompts.
+        epsilons: ε that noise is scaled to, of Rényi order 2 over nearest neighbours; one or
+            several, each above 0.
+        readings: How noisy states are read: raw, posterior-mean, wiener or trained under protocol
+            A, and posterior-behaviour under protocol B.
+        attackers: Attackers that name the prompt behind a noisy state: euclidean, complement,
+            weighted or mahalanobis. euclidean and mahalanobis when left out.
+        guessers: Attackers that know a part of the prompt, or guess a part of it, such as
+            known-prefix. When left out, an audit runs the usual ones and a sweep runs none.
 
     Example:
         >>> SweepRequest(mechanisms=["isotropic"], kl_budgets=[0.5]).kl_budgets
@@ -167,8 +169,9 @@ class Wish:
     """What a release has to keep to, every interval at its bad end.
 
     Args:
-        max_attack: Largest success at naming one of the bank's equally likely prompts: of any
-            attacker where a theorem bounds it, else of the strongest that was run.
+        max_attack: Largest success at naming one of the bank's equally likely prompts. It is that
+            of any attacker where a theorem bounds it, and else that of the strongest attack that
+            was run.
         min_agreement: Least share of prompts whose likeliest next token stays.
         max_kl: Largest mean KL from the clean prediction, nats; any when left out.
         protocol: What the consumer holds: A, the clean earlier positions as well; B, the release

@@ -110,11 +110,12 @@ class VectorFit:
     """How vectors are coded: whole, in parts side by side, or in stages that are summed.
 
     Args:
-        size: C, codewords at most, of every part or stage.
-        parts: m, parts that a vector is cut into, each coded by itself.
-        stages: m, codewords that are summed to a vector, each coding what those before it left: the
-            fewest bits for a search.
-        least_cell: Vectors that a codeword is the average of at least; one of fewer is removed.
+        size: Largest number of codewords of every part or stage (C).
+        parts: Number of parts that a vector is cut into, each coded by itself (m).
+        stages: Number of codewords whose sum stands for a vector (m). Each codes what those before
+            it left. This takes the fewest bits for a search.
+        least_cell: Least number of vectors that a codeword averages. A codeword of fewer is
+            removed.
         beam: B, sums that a search for the nearest keeps after each stage.
 
     Example:
@@ -149,7 +150,8 @@ class PromptCodes:
         releases: T, rows of the file about one prompt at most.
         epsilon: ε of randomised response over a code, all its parts together, which then draws
             from the operating system; none if left out.
-        near: Cells most like the true one, in every part, that --epsilon reports for it.
+        near: Number of cells near the true one, in every part, that --epsilon may report in its
+            place.
         unit: Word for what a row was made of in what is certified, such as text or customer; when
             left out prompt, or row at the command line for vectors that no model here has made.
 

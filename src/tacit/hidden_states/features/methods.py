@@ -36,12 +36,13 @@ class TranscoderFit:
     """How a transcoder is trained: k largest features, or an L1 penalty where k is None.
 
     Args:
-        reads: mlp: what the MLP is given and adds. stream: the state, to itself.
-        size: Of the training: how many features, steps and rows of a batch.
-        features: F; a multiple of the width when left out.
-        top_k: k features that are active at most; None for ReLU with an L1 penalty.
+        reads: mlp: learn from the MLP's input what it adds. stream: learn the state from itself.
+        size: Size of the training: its number of features, of steps and of rows in a batch.
+        features: Number of features. A multiple of the model's width when left out.
+        top_k: Largest number of features that are active at a time (k). None means ReLU with an L1
+            penalty.
         penalty: λ of the L1 penalty, in variances of the output, without ``top_k``.
-        steps: Of training; as the size says when left out.
+        steps: Steps of training. Those of the size when left out.
 
     Example:
         >>> TranscoderFit(features=16)

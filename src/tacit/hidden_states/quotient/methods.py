@@ -22,8 +22,8 @@ class Recipe:
             the sender knows.
         depth: Hidden layers of encoder and decoder each; 0 for linear maps.
         hidden: Units of each.
-        penalty: β, nats of prediction that a nat of estimated information counts.
-        adversary: γ, the same for a nat that Bayes' attacker gains.
+        penalty: Price of one nat of estimated information, in nats of prediction (β).
+        adversary: Price of one nat that a Bayes attacker gains, in nats of prediction (γ).
         noisy: Whether training sees the release noise; a control does not.
         epochs: Passes over the public prompts; that best on a held-out tenth is kept.
 
@@ -50,8 +50,8 @@ class QuotientPromise:
     Args:
         dimension: k, numbers in a quotient.
         nats: What is certified of one release.
-        measure: Of what: the factor on any attacker's chance, for every prior; or information, on
-            average.
+        measure: What is bounded: the factor on any attacker's chance, for every prior (leakage), or
+            the average information.
 
     Example:
         >>> round(QuotientPromise(dimension=2).ball.leakage().nats, 2)

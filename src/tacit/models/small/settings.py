@@ -37,18 +37,21 @@ class ModelSettings:
     """What determines a trained model besides its text and its run.
 
     Args:
-        preset: Sizes for a machine, and how long where nothing else is asked for: two-cores, about
-            10 million parameters in half an hour; or gpu, about 90 million in the 20,000 steps of
-            the paper.
+        preset: Sizes and length of a training run. two-cores is a model of about 10 million
+            parameters, trained for half an hour. gpu is one of about 90 million, trained for the
+            20,000 steps of the paper.
         architecture: gpt; or split-memory: states (u, v), logits read from u alone.
-        width: d, numbers in a state, a multiple of the heads; 256, or the preset's.
-        trunk_width: r, numbers of u; a quarter of the state, or the preset's.
-        layers: L, decoder layers; 6, or the preset's.
-        heads: Attention heads of a layer; 4, or the preset's.
-        context: Tokens it reads at most; 64, or the preset's.
-        vocabulary: Tokens of its BPE at most, at least 257; 4096, or the preset's.
-        batch: Windows of so many tokens in a step; 32, or the preset's.
-        seed: Of the initial weights and of the order of the text.
+        width: Numbers in a state (d), a multiple of the number of heads. The preset's when left
+            out.
+        trunk_width: Numbers in the part u of a split state (r). A quarter of the width when left
+            out.
+        layers: Number of decoder layers (L). The preset's when left out.
+        heads: Number of attention heads of each layer. The preset's when left out.
+        context: Largest number of tokens that the model reads. The preset's when left out.
+        vocabulary: Largest number of tokens of the tokenizer (BPE), at least 257. The preset's when
+            left out.
+        batch: Number of text windows in a training step. The preset's when left out.
+        seed: Seed of the initial weights and of the order of the text.
 
     Example:
         >>> ModelSettings(preset="two-cores", architecture="split-memory").sizes()["trunk_width"]

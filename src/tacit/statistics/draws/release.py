@@ -227,14 +227,20 @@ def _check_variances(release: Release[DrawDetails], nats: float) -> None:
     if design is None or outputs is None or along is None or noise is None or mean is None:
         raise ValueError("the variances of the outputs and of the noise are not in the file")
     if design.covariance.dim != len(release.names):
-        raise ValueError("the covariance of the design is of other numbers than were released")
+        raise ValueError(
+            "the covariance of the design and the numbers released have different sizes"
+        )
     variances = design.covariance.diagonal() if design.rank else np.zeros(len(release.names))
     if not _close(np.sqrt(variances), release.errors):
-        raise ValueError("the covariance of the design is not the noise of the numbers")
+        raise ValueError("the covariance of the design differs from the noise of the numbers")
     if not _close(variances.sum(), noise.sum()):
-        raise ValueError("the noise of the numbers is not that along the principal directions")
+        raise ValueError(
+            "the noise of the numbers differs from the noise along the principal directions"
+        )
     if not _close(outputs.sum(), along.sum()):
-        raise ValueError("the variances of the outputs are not those along principal directions")
+        raise ValueError(
+            "the variances of the outputs differ from those along the principal directions"
+        )
     if design.confidence is not None or not design.rank:
         return
     # the spread is stored about a mean of K terms, whose rounding adds its square

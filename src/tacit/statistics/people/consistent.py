@@ -283,10 +283,14 @@ def consistent_counts(release: Release[Any]) -> dict[str, int]:
     """
     numbers = release.numbers
     if numbers is None or not hasattr(release.details, "columns"):
-        raise ValueError("release: expected counts of rows of a promise Table, got another")
+        raise ValueError(
+            "release: expected counts of rows under the promise Table, got another release"
+        )
     tables = consistency_of_details(release.details).tables
     if len(tables) != 1 or not tables[0].whole:
-        raise ValueError("release: expected counts of rows by declared words, got others")
+        raise ValueError(
+            "release: expected counts of rows by declared categories, got other numbers"
+        )
     own = list(tables[0].places)
     errors = np.maximum(np.asarray(numbers.errors)[own], 1e-300)
     counts = tables[0].likeliest(np.asarray(numbers.values)[own], errors)

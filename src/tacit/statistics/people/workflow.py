@@ -315,9 +315,9 @@ def _cheaper(promise: Any, budget: PeopleBudget, level: float) -> tuple[str, ...
     if share > CHEAPER:
         return ()
     return (
-        f"ε without a δ would need {share:.2g} of this noise for the same clip, then of the sum of "
-        f"all that one {promise.secret_unit} adds instead of its length: cheaper for few numbers "
-        "(a ledger counts ε then)",
+        f"--epsilon without --delta would need {share:.2g} of this noise for the same clip. The "
+        f"clip then limits the sum of what one {promise.secret_unit} adds instead of its "
+        "length, which is cheaper for few numbers, and a ledger counts ε",
     )
 
 

@@ -53,14 +53,14 @@ def opening(result: dict[str, Any]) -> str:
     """Return what was trained on what."""
     scale = result["scale"]
     tokens = result["rows"][0]["tokens"]
-    return f"""States (u, v) of a trunk u of {scale["trunk"]} numbers, from which alone the logits
-are read, and a memory v of {scale["split_width"] - scale["trunk"]}; {scale["layers"]} layers, a
-vocabulary of {scale["vocabulary"]:,}, {scale["steps"]} steps on {tokens:,} tokens
-({result["text"]}), so far from the paper's 90 million parameters and 164 million tokens: `make
-experiments NAME={NAME}` with `--scale gpu` has its sizes. Beside it two controls: a GPT of
-about as many parameters, and a GPT whose whole state is as wide as the trunk. Loss and NLL are
-nats a token; prompts of the bank come from the text that was learned, and the loss is measured
-on text that no model saw. Everything stands at the middle probe layer."""
+    return f"""The states (u, v) have a trunk u of {scale["trunk"]} numbers, from which alone
+the logits are read, and a memory v of {scale["split_width"] - scale["trunk"]} numbers;
+{scale["layers"]} layers, a vocabulary of {scale["vocabulary"]:,}, {scale["steps"]} steps on
+{tokens:,} tokens ({result["text"]}), so far from the paper's 90 million parameters and 164
+million tokens: `make experiments NAME={NAME}` with `--scale gpu` has its sizes. Beside it two
+controls: a GPT of about as many parameters, and a GPT whose whole state is as wide as the
+trunk. Loss and NLL are nats a token; prompts of the bank come from the text that was learned,
+and the loss is measured on text that no model saw. Everything stands at the middle probe layer."""
 
 
 def _middle(row: dict[str, Any]) -> dict[str, Any]:
@@ -105,7 +105,8 @@ def middle_table(groups: dict[str, list[dict[str, Any]]]) -> list[str]:
                     mean_range([e["attack"] for e in found], 2),
                 ))  # fmt: skip
     return [
-        "Noise of K = ½ tr(FΣ) nats, the noisy state read by Bayes' rule over public states, "
+        "How much prediction is left after noise of K = ½ tr(FΣ) nats, when the noisy state is "
+        "decoded by Bayes' rule over public states, "
         "against the Bayes attacker:",
         "",
         *table(heads, body),
@@ -191,7 +192,7 @@ def worth(groups: dict[str, Any]) -> tuple[str, str, str, str] | None:
         "A wide memory beside the trunk is what realises the regime (Sec. 8, 9)",
         "not compared with a trunk alone",
         f"loss {split_loss:.3f} against {alone_loss:.3f} of the narrow GPT, M* {signals[0]:.1f} "
-        f"against {signals[1]:.1f}; the memory's mean instead of it costs at most "
+        f"against {signals[1]:.1f}; replacing the memory by its mean costs at most "
         f"{max(costs):.3f} nats",
         "the memory is nearly dead" if max(costs) < 0.1 else "the memory is used",
     )

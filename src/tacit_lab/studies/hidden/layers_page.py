@@ -73,7 +73,8 @@ def _counts(study: HiddenStudy) -> list[str]:
         theirs = f"{len(published.inside(agreement))} of {len(published.rows()):,}"
         rows.append((f"{agreement:g}", theirs, *cells))
     return [
-        "Releases that agree so often while at most half of the prompts are named:",
+        "Releases whose likeliest next token stays that often while the attack names at most half "
+        "of the prompts:",
         "",
         *table(
             ("agreement at least", "published", "here, raw", "denoised", "codebooks, proven"), rows

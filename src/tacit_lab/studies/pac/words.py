@@ -59,8 +59,8 @@ Nor is it needed for SR-PAC's rows of MNIST at β = {", ".join(bare)}: they prin
 
 SR-PAC's rows are impossible because a trained decoder holds its budget, and a decoder bounds
 information from below (see [SR-PAC as published](stackelberg.md)). The noise of Auto-PAC and
-Efficient-PAC is certified; where one of their rows is listed ({"; ".join(sound)}) it is the
-accuracy that cannot be that of balanced classes under the noise printed beside it.
+Efficient-PAC is certified; where one of their rows is listed ({"; ".join(sound)}) the printed
+accuracy is impossible: balanced classes cannot reach it under the noise printed beside it.
 
 The printed powers say which rules were run. Auto-PAC's noise has the shape of the outputs'
 covariance, Σ/(e^{{2β/d}} − 1), as the paper says of its baselines: tr Σ recovered from its rows of

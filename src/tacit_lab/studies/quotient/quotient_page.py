@@ -92,11 +92,11 @@ def _equal_attack(found: list[Released]) -> list[str]:
 
 def _estimates(told: dict[str, Any]) -> list[str]:
     return [filled(f"""Estimates of one quotient of 16 numbers: {told["log_det"]:.2f} nats by
-Thm 19's log-det of the bank's covariance and {told["rate"]:.2f} by App. X's rate, where
-{told["certified"]:.2f} are certified and ln of the factor is {told["factor_nats"]:.2f}. Released
-with a fifth of the noise that the rate was worked out for, the same means are named
-{told["attack_less_noise"][0]:.3f} of the time instead of {told["attack"][0]:.3f}: the rate is of
-the noise that is drawn, and of no other."""), ""]  # fmt: skip
+Thm 19's log-det of the bank's covariance and {told["rate"]:.2f} by App. X's rate. Certified are
+{told["certified"]:.2f} nats of information and a factor of e^{told["factor_nats"]:.2f}. With a
+fifth of the noise that the rate was worked out for, the attack names
+{told["attack_less_noise"][0]:.3f} of the same means instead of {told["attack"][0]:.3f}: a rate
+holds only for the noise that it was worked out for."""), ""]  # fmt: skip
 
 
 def _private(private: dict[str, Any] | None) -> list[str]:

@@ -55,18 +55,18 @@ CIFAR-10, plain, turned, inverted, mirrored, noisy, grey or blurred) and {result
 (news topics, paragraphs of corpora), drawn by seed {sizes["tasks_seed"]}; a scratch model each. A
 user has {sizes["examples"]} balanced records that no developer has, {sizes["draws"]} users a task.
 Top-1 is the share of users whose task's learnware has the largest cosine; ± one standard error over
-{result["queries"]} users of images. ε is that of a learnware's specification for replacing one of
-its n records, δ = {result["delta"]:g}; the user's own specification is made without noise unless
-it says so. The backbone is `{result["backbones"]["images"]}`, for texts
-`{result["backbones"]["texts"]}` on its first 32 tokens; what counts as public
-of images is the first 10,000 of each set, of texts paragraphs of the same corpora. PAVE is
-`tacit.specifications` in one step; where nothing else is said with factors
-of rank r = {result["rank"]} and k = {result["subspace"]} directions of public tasks, a number
-each. The trivial baselines are means of the same backbone's
-features, clipped at a public length, with the noise of the Gaussian mechanism for sensitivity 2C/n;
-inner class means are of the inputs of the layers that PAVE describes. The label histogram looks at
-no input: it is the shares of the names of classes, which developers and users share, with the noise
-for sensitivity √2/n; where labels are permuted the names are numbers. Run by
+{result["queries"]} users of images. ε is the privacy of a learnware's specification when one of its
+n records is replaced, at δ = {result["delta"]:g}; the user's own specification has no noise unless
+a row says so. The backbone is `{result["backbones"]["images"]}`, for texts
+`{result["backbones"]["texts"]}` on its first 32 tokens; what counts as public of images is the
+first 10,000 of each set, of texts paragraphs of the same corpora. PAVE is `tacit.specifications` in
+one step; where nothing else is said with factors of rank r = {result["rank"]} and k =
+{result["subspace"]} directions of public tasks, a number each. The trivial baselines are means of
+the same backbone's features, clipped at a public length, with the noise of the Gaussian mechanism
+for sensitivity 2C/n; inner class means are of the inputs of the layers that PAVE describes. The
+label histogram looks at no input: it is the shares of the names of classes, which developers and
+users share, with the noise for sensitivity √2/n; where labels are permuted the names are numbers.
+Run by
 `{result["command"]}` at {result["commit"]}.{missing(result)}"""
 
 

@@ -100,8 +100,8 @@ class InverterFit:
         kind: right-to-left, at-once (every position by itself), or forward; what reads most of one
             state or of all when left out.
         size: Size of the network.
-        minutes: Of training; as the size says when left out.
-        steps: Of training, in the place of minutes.
+        minutes: Minutes of training. Those of the size when left out.
+        steps: Steps of training, instead of minutes.
         shortest: Least tokens of a training window, as many as are read unless told.
         checkpoint: Folder that survives a crash: the same command goes on from it.
         shape: Of the network, a ``NetworkShape`` in place of the size's and of the kind.
