@@ -21,7 +21,16 @@ from tacit.design import isotropic, worst_case
 from tacit.hidden_states import CodebookFit
 from tacit.releases.showing import ENDS, HALF, said_once
 from tacit.statistics import Session, prepare
-from tacit.text import beside, half_width, number_down, number_up, significant_up, whole_beside
+from tacit.text import (
+    beside,
+    chance_down,
+    chance_up,
+    half_width,
+    number_down,
+    number_up,
+    significant_up,
+    whole_beside,
+)
 
 ROOT = Path(tacit.__file__).parents[1]
 PACKAGES = sorted(
@@ -165,3 +174,11 @@ def test_a_bound_beside_a_power_of_ten_is_written_and_is_no_smaller(value):
     assert value <= float(number_up(value)) <= value * 1.001
     assert value * 0.999 <= float(number_down(value)) <= value
     assert float(number_down(-value)) <= -value <= float(number_up(-value))
+
+
+@pytest.mark.parametrize("failure", [1e-3, 4e-7, 1.2341e-6, 3e-17])
+def test_what_may_fail_is_never_said_to_be_sure(failure):
+    # to the nearest, 1 − 4e-7 is written as 1
+    held = min(1.0 - failure, math.nextafter(1.0, 0.0))
+    assert float(chance_down(held)) <= held < 1.0
+    assert failure <= float(chance_up(failure)) <= failure * 1.01

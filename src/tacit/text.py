@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
-# Significant digits of a number in a sentence.
-DIGITS = 4
+# Significant digits of a number in a sentence, and of the probability that a bound holds.
+DIGITS, CHANCE_DIGITS = 4, 6
 # From one to the other numbers are written out; beyond, with a power of ten.
 PLAIN_FROM, PLAIN_TO = 1e-4, 1e6
 # A value so large, or digits so many, beside its noise are cut to six digits.
@@ -126,6 +126,26 @@ def number_up(value: float, digits: int = DIGITS) -> str:
 def number_down(value: float, digits: int = DIGITS) -> str:
     """Write ``value`` with so many significant digits, rounded down."""
     return _number(value, digits, ROUND_FLOOR)
+
+
+def chance_down(chance: float) -> str:
+    """Write the probability with which a bound holds, six significant digits, rounded down.
+
+    Example:
+        >>> chance_down(0.999), chance_down(1.0 - 1e-7)
+        ('0.999', '0.999999')
+    """
+    return number_down(chance, CHANCE_DIGITS)
+
+
+def chance_up(chance: float) -> str:
+    """Write a probability of failure with three significant digits, rounded up.
+
+    Example:
+        >>> chance_up(1e-8), chance_up(1.2341e-6)
+        ('1e-08', '1.24e-06')
+    """
+    return f"{float(number_up(chance, 3)):.3g}"
 
 
 def share_up(share: float) -> str:

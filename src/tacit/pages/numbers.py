@@ -13,7 +13,7 @@ from tacit.pages.rendering import breakable
 from tacit.releases.numbers import Number, Numbers
 from tacit.releases.showing import number_words, said_once
 from tacit.releases.strength import epsilon_of
-from tacit.text import in_nats, number_up, share_nearest, share_up, whole_beside
+from tacit.text import chance_down, in_nats, number_up, share_nearest, share_up, whole_beside
 
 NUMBERS_PER_LINE = 2
 # Numbers that a page shows at most; its JSON has all of them.
@@ -94,9 +94,10 @@ def strength_words(guarantees: Sequence[Guarantee]) -> str:
         parts.append(f"ε = {number_up(stated.epsilon)} at δ = {number_up(stated.delta)}")
     if told is not None:
         parts.append(f"information ≤ {in_nats(number_up(told.nats))}")
-    held = next((held for held in guarantees if held.confidence is not None), None)
-    if held is not None:
-        parts.append(f"with confidence {held.confidence:g}")
+    # of several the least, with which each of them holds
+    levels = [held.confidence for held in guarantees if held.confidence is not None]
+    if levels:
+        parts.append(f"with confidence {chance_down(min(levels))}")
     return ", ".join(parts)
 
 

@@ -19,7 +19,7 @@ from tacit.guarantees.one_line import TOLD_DELTA, one_line
 from tacit.pages.numbers import epsilon_at
 from tacit.pages.parts import table
 from tacit.releases import Release
-from tacit.text import in_nats, number_up, share_nearest, share_up
+from tacit.text import chance_down, in_nats, number_up, share_nearest, share_up
 
 NOT_HIDDEN = "not hidden"
 # Of a Rényi curve the δ of its title is told among them.
@@ -58,7 +58,7 @@ def strength_rows(release: Release[Any]) -> list[tuple[str, str]]:
             line = one_line(held)
             rows.append((line.words, f"at most {line.number}"))
     levels = {held.confidence for held in release.guarantees if held.confidence is not None}
-    rows += [("holds with probability", f"{level:g}") for level in sorted(levels)]
+    rows += [("holds with probability", chance_down(level)) for level in sorted(levels)]
     return rows
 
 

@@ -30,7 +30,7 @@ from tacit.pages.words import attack_words, plus_minus, use_words
 from tacit.releases import Provenance, Release
 from tacit.releases.kinds import kind_named
 from tacit.releases.loading import read_checked
-from tacit.text import share_nearest, share_up
+from tacit.text import chance_down, share_nearest, share_up
 
 SHOWN_ROWS = 16
 # A page that the JSON of its release would make larger leaves it out: it stays light on a phone.
@@ -133,7 +133,9 @@ def _said(release: Release[Any]) -> list[tuple[list[str], str]]:
     """Return the sentences of all guarantees, with the evidence of each once for all it is of."""
     found: list[tuple[list[str], str]] = []
     for held in release.guarantees:
-        level = "" if held.confidence is None else f", with probability {held.confidence:g}"
+        level = (
+            "" if held.confidence is None else f", with probability {chance_down(held.confidence)}"
+        )
         evidence = f"Evidence: {held.evidence}{level}. Source: {held.source}."
         if not found or found[-1][1] != evidence:
             found.append(([], evidence))

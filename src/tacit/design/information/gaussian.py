@@ -27,6 +27,7 @@ from tacit.design.base import Design
 from tacit.design.cost import CostAxes, cost_matrix
 from tacit.information.log_det import information_of_ratios, output_matrix, signal_to_noise
 from tacit.information.log_det import log_det_information as log_det_information
+from tacit.text import chance_down
 
 # A budget whose square is a float.
 SMALLEST_BUDGET = 1e-120
@@ -196,7 +197,7 @@ def confident_information(
             covariance, covariance.trace(), math.nan, "", np.empty(0), 0, information=information
         )
     notes = (
-        f"holds with probability {level:g} over the {len(outputs)} samples",
+        f"holds with probability {chance_down(level)} over the {len(outputs)} samples",
         "the samples are independent draws of the output",
         f"every output lies within {radius:g} of the centre; the samples do",
         f"certified for the sample covariance plus {slack:.6g} times the identity",

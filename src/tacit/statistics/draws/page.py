@@ -14,7 +14,7 @@ from tacit.pages import drawing as draw
 from tacit.releases.release import Release
 from tacit.statistics import page
 from tacit.statistics.draws.release import DrawDetails
-from tacit.text import in_nats, number_up, percent, share_nearest, share_up
+from tacit.text import chance_down, in_nats, number_up, percent, share_nearest, share_up
 
 # Directions that a figure shows; up to so many each is a point with a rim.
 MOST_POINTS, FEW_POINTS = 90, 40
@@ -97,7 +97,9 @@ def _how_it_follows(release: Release[DrawDetails]) -> Section:
             )
         ),
     )
-    always = "always" if told.confidence is None else f"with probability {told.confidence:g}"
+    always = (
+        "always" if told.confidence is None else f"with probability {chance_down(told.confidence)}"
+    )
     rows = [
         ("budget asked for", in_nats(number_up(details.budget))),
         ("certified", f"{nats} nats, {always}"),

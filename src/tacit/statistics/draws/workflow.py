@@ -25,7 +25,7 @@ from tacit.statistics.errors import two_digits_up
 from tacit.statistics.prepared import PreparedNumbers, ReleaseWords, StatisticRequest, template
 from tacit.statistics.promises import Keeping
 from tacit.statistics.simulation import simulate
-from tacit.text import in_nats, percent, significant, significant_up
+from tacit.text import chance_down, in_nats, percent, significant, significant_up
 
 # Above this many outputs the shape of the log-det optimum is kept and only its size is chosen.
 MOST_TURNED_OUTPUTS = 64
@@ -212,9 +212,10 @@ def _remarks(details: DrawDetails, names: Sequence[str], outputs: Array) -> list
     else:
         lines.append("no noise: the outputs carry no more than is certified")
     if details.gaussian_information is not None and details.noise_saved is not None:
+        assert design.confidence is not None
         lines.append(
-            f"certified by the exact posterior, with probability {design.confidence:g}; the "
-            "Gaussian bound of this noise is "
+            f"certified by the exact posterior, with probability {chance_down(design.confidence)}; "
+            "the Gaussian bound of this noise is "
             f"{in_nats(significant_up(details.gaussian_information))}, and "
             f"{percent(details.noise_saved)} of the noise it asks for is saved"
         )

@@ -38,6 +38,7 @@ from tacit.statistics.queries.moments import MomentStatistic
 from tacit.statistics.queries.quantiles import Median, Quantiles
 from tacit.statistics.queries.ratios import Ratio
 from tacit.statistics.queries.statistic import Statistic
+from tacit.text import chance_up
 
 KIND = "statistic-people"
 TRUTH = "statistic of the table, its rows within the declared bounds and every person clipped"
@@ -158,13 +159,13 @@ class PeopleDetails(NumbersDetails):
             found = (
                 f"keys that nobody declared were found from the table, by this answer or one "
                 f"before: that any key passes which one {unit} alone has is of a probability of "
-                f"{self.session.delta:.3g} at most, over all answers",
+                f"{chance_up(self.session.delta)} at most, over all answers",
             )
         elif self.keys is not None:
             found = (
                 f"the keys of {self.key_column} were found from the table: those whose weight, "
                 f"with noise, passes a threshold; that any key does which one {unit} alone has is "
-                f"of a probability of {self.keys.delta:.3g} at most",
+                f"of a probability of {chance_up(self.keys.delta)} at most",
             )
         but = ""
         if self.session is not None and self.session.earlier:
