@@ -19,7 +19,7 @@ from tacit.guarantees.one_line import TOLD_DELTA, one_line
 from tacit.pages.numbers import epsilon_at
 from tacit.pages.parts import table
 from tacit.releases import Release
-from tacit.text import chance_down, in_nats, number_up, share_nearest, share_up
+from tacit.text import chance_down, in_nats, number_down, number_up, share_nearest, share_up
 
 NOT_HIDDEN = "not hidden"
 # Of a Rényi curve the δ of its title is told among them.
@@ -43,7 +43,7 @@ def strength_rows(release: Release[Any]) -> list[tuple[str, str]]:
         elif isinstance(held, RenyiDP):
             least = min(zip(held.epsilons, held.orders, strict=True))
             rows.append((f"Rényi differential privacy ({held.adjacency}), of order "
-                         f"{least[1]:g}", in_nats(number_up(least[0]))))  # fmt: skip
+                         f"{number_down(least[1], 6)}", in_nats(number_up(least[0]))))  # fmt: skip
             rows += [_follows(delta, held.approximate(delta).epsilon) for delta in TOLD]
         elif isinstance(held, ApproximateDP):
             rows.append((f"differential privacy ({held.adjacency}) at δ = {number_up(held.delta)}",
