@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tacit._ground.files import read_bytes
+from tacit._ground.unpacking import unpacked
 
 # Tables of texts, one record a row.
 KINDS = (".csv", ".csv.gz", ".jsonl", ".jsonl.gz")
@@ -55,7 +56,7 @@ def _lines(path: Path) -> io.StringIO:
     if path.name.endswith(".gz"):
         try:
             # a cut or damaged archive is one sentence
-            content = gzip.decompress(content)
+            content = unpacked(gzip.open, content, f"data: {path}")
         except (OSError, EOFError, zlib.error):
             raise ValueError(f"data: cannot read {path}: it is no gzip file") from None
     try:

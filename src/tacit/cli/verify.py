@@ -50,7 +50,8 @@ def verify(
     with tempfile.TemporaryDirectory() as folder:
         held = {path: _as_json(path, Path(folder) / f"{k}.json") for k, path in enumerate(files)}
         # a file of a name that starts with a dash is a file
-        command = [sys.executable, "-m", "tacit_check", *options, "--", *held.values()]
+        # a folder of files from elsewhere is no place of modules
+        command = [sys.executable, "-P", "-m", "tacit_check", *options, "--", *held.values()]
         done = subprocess.run(command, stdout=subprocess.PIPE)
         if done.returncode not in (HELD, WORSE, REFUSED):
             raise ValueError(f"FILE: the checker ended before it said what it found of {files[0]}")

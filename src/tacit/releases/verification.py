@@ -95,7 +95,8 @@ def verify_stated(proof: Mapping[str, Any] | None) -> CheckerVerdict:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "release.json"
         path.write_text(dumps({PROOF: dict(proof)}), encoding="utf-8")
-        command = [sys.executable, "-m", "tacit_check", "--json", "--", str(path)]
+        # a folder of files from elsewhere is no place of modules
+        command = [sys.executable, "-P", "-m", "tacit_check", "--json", "--", str(path)]
         try:
             done = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)
             answer = json.loads(done.stdout)

@@ -14,6 +14,7 @@ import pytest
 from pyarrow import feather, parquet
 
 from tacit import Draw, Effort, Rows
+from tacit._ground import unpacking
 from tacit.statistics import DataTable, fingerprint, prepare, privatize, read_query, read_table
 from tacit.statistics.engines.duck import DuckDB
 
@@ -180,6 +181,18 @@ def test_a_file_cut_short_is_refused(tmp_path: Path, name: str) -> None:
     path = written(tmp_path)[name]
     path.write_bytes(path.read_bytes()[:-12])
     with pytest.raises(ValueError, match=f"data: {name} is not whole"):
+        read_table(path, ["born"])
+
+
+@pytest.mark.parametrize("name", ["gz", "bz2", "zst"])
+def test_a_file_made_to_fill_the_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    path = written(tmp_path)[name]
+    monkeypatch.setattr(unpacking, "MOST_BYTES", 10)
+    assert len(read_table(path, ["born"])) == 5
+    monkeypatch.setattr(unpacking, "MOST_TIMES", 0)
+    with pytest.raises(ValueError, match=f"data: {name} expands to more than"):
         read_table(path, ["born"])
 
 

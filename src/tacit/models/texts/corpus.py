@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tacit._ground.checks import integer
 from tacit._ground.files import write_bytes_atomic
+from tacit._ground.unpacking import unpacked
 from tacit.models.small.storage import cache_folder, make_parents
 
 # What Tacit with torch requires: every installation that trains has these, and few others.
@@ -127,7 +128,8 @@ def read_text(path: str | os.PathLike[str]) -> str:
 def _read(file: Path) -> str:
     try:
         raw = file.read_bytes()
-        return (gzip.decompress(raw) if file.suffix == ".gz" else raw).decode("utf-8")
+        packed = file.suffix == ".gz"
+        return (unpacked(gzip.open, raw, f"text: {file}") if packed else raw).decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"text: expected UTF-8 in {file}, got {error.reason}") from None
     except (OSError, EOFError, zlib.error) as error:

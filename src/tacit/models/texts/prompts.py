@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit._ground.files import read_bytes
+from tacit._ground.unpacking import unpacked
 
 USUAL_COLUMNS = ("prompt", "text")
 KINDS = {
@@ -180,7 +181,7 @@ def _ended(lines: list[str]) -> list[str]:
 
 def _unpacked(content: bytes, path: str, name: str) -> bytes:
     try:
-        return gzip.decompress(content)
+        return unpacked(gzip.open, content, f"{name}: {path}")
     except (OSError, EOFError, zlib.error):
         raise ValueError(f"{name}: cannot unpack {path}: it is damaged or no gzip") from None
 

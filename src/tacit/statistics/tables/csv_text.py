@@ -12,9 +12,11 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain, islice
 from typing import NamedTuple, NoReturn
 
+from tacit._ground.unpacking import ExpandedError, unpacked
 from tacit.statistics.tables.columns import ColumnCells
 from tacit.statistics.tables.table import is_number, plain_text
 
@@ -22,20 +24,20 @@ from tacit.statistics.tables.table import is_number, plain_text
 DECODED = 1 << 20
 
 
-def _unzstd(content: bytes) -> bytes:
+def _unzstd(content: bytes, label: str) -> bytes:
     if sys.version_info >= (3, 14):
         from compression import zstd
     else:
         from backports import zstd
     try:
-        return zstd.decompress(content)
+        return unpacked(zstd.open, content, label)
     except zstd.ZstdError as error:
         raise ValueError(error) from None
 
 
-COMPRESSED: dict[bytes, tuple[str, Callable[[bytes], bytes]]] = {
-    b"\x1f\x8b": ("gzip", gzip.decompress),
-    b"BZh": ("bz2", bz2.decompress),
+COMPRESSED: dict[bytes, tuple[str, Callable[[bytes, str], bytes]]] = {
+    b"\x1f\x8b": ("gzip", partial(unpacked, gzip.open)),
+    b"BZh": ("bz2", partial(unpacked, bz2.open)),
     b"\x28\xb5\x2f\xfd": ("zstd", _unzstd),
 }
 FOREIGN = {
@@ -79,12 +81,14 @@ def decompress(content: bytes, label: str) -> bytes:
     """Return the content of a gzip, bzip2 or zstd file, any other as it is.
 
     Raises:
-        ValueError: the file is cut short, or is of a kind that is no table.
+        ValueError: the file is cut short, is of a kind that is no table, or expands beyond measure.
     """
-    for magic, (codec, unpacked) in COMPRESSED.items():
+    for magic, (codec, unpack) in COMPRESSED.items():
         if content.startswith(magic):
             try:
-                return unpacked(content)
+                return unpack(content, f"data: {label}")
+            except ExpandedError:
+                raise
             except (OSError, EOFError, ValueError, zlib.error):
                 raise ValueError(f"data: {label} is not whole: its {codec} stream breaks") from None
     for magic, kind in FOREIGN.items():
