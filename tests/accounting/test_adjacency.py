@@ -58,3 +58,15 @@ def test_bad_input_names_the_argument(differences, covariance, orders, name):
 def test_a_covariance_that_is_none_is_refused():
     with pytest.raises(ValueError, match="expected a"):
         renyi_over_adjacency([[1.0, 2.0]], [[1.0, 0.0], [0.0, -1.0]], [2.0])
+
+
+def test_a_difference_that_is_lost_to_underflow_is_told_as_more_than_none():
+    told = renyi_over_adjacency([[1e-200]], [[1e300]], [2.0])
+    assert told.epsilons[0] > 0.0
+    assert told.evidence == "numerical"
+    assert renyi_over_adjacency([[0.0]], [[1e300]], [2.0]).epsilons == (0.0,)
+    # the square of the difference alone is no double, its share of the variance is
+    bare = LowRank([[1.0, 0.0]], [[1e-321]], 1e-322)
+    assert bare.mahalanobis([0.0, 1e-163]) == pytest.approx(1e-4, rel=0.1)
+    wide = LowRank([[1.0, 0.0]], [[1.0]], 5e-324)
+    assert renyi_over_adjacency([[0.0, 1e-170]], wide, [2.0]).epsilons == (math.inf,)

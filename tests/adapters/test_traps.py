@@ -284,3 +284,11 @@ def test_a_full_disk_is_refused_before_anything_is_spent(where, method, tmp_path
     assert not [one for one in tmp_path.iterdir() if "ledger" not in one.name]
     run.draw(ledger=ledger, secret="rows")
     assert ledger.spent("rows").releases == 1
+
+
+def test_noise_through_rows_that_depend_on_each_other_is_refused():
+    method = WithoutClipping(rank=2, bound=20.0, smoothness=50.0)
+    factor = torch.tensor([[1.0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]])
+    settings = {**FAST, "rate": 1e-4, "steps": 2, "projections": {"0": factor}}
+    with pytest.raises(ValueError, match="A of independent rows"):
+        prepared(torch.nn.Sequential(torch.nn.Linear(6, 3)), supervised(), method, **settings)

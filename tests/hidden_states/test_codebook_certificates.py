@@ -182,3 +182,8 @@ def test_bad_input_is_refused():
     for name, call in cases:
         with pytest.raises(ValueError, match=name):
             call()
+
+
+def test_weights_whose_sum_is_no_double_are_a_prior():
+    found = certify([0, 0, 1], 2, weights=[1e308, 1e308, 1e308])
+    assert 2 / 3 <= found.success.success < 2 / 3 + 1e-12

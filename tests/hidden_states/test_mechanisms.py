@@ -226,3 +226,9 @@ def test_adding_one_takes_one_file_of_fifty_lines():
 
 def test_every_attacker_is_one_kind():
     assert all(issubclass(kind, Attacker) for kind in ATTACKERS)
+
+
+def test_the_name_of_a_number_is_read_back_as_that_number():
+    for alpha in (1 / 3, 0.1 + 0.2, 0.5, 2.0, 1e-7):
+        assert shapes.Power.read(shapes.Power(alpha).name) == shapes.Power(alpha)
+    assert shapes.Power(0.5).name == "power(0.5)"

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit._ground.checks import integer
+from tacit._ground.numbers import EPS
 from tacit._ground.reprs import shown
 from tacit.adapters.layers import AdapterLayer, adapted_layers
 from tacit.adapters.proof import check_alone
@@ -349,7 +350,14 @@ def _with_condition(
     factor = layers[0].matrix_a
     assert factor is not None
     values = torch.linalg.svdvals(factor.double())
-    largest, least = float(values.max()), float(values.min())
+    largest = float(values.max())
+    # each is off by a few units of the largest: the least is rounded down
+    least = float(values.min()) - 8.0 * max(factor.shape) * EPS * largest
+    if least <= 0.0:
+        raise ValueError(
+            "projections: expected an A of independent rows for noise that is added once, got one "
+            "whose rows depend on each other"
+        )
     # one record more than there are may be in a neighbour
     # η and β ‖A‖² s²
     rate, curvature = steps.learning_rate, method.smoothness * (layers[0].scaling * largest) ** 2

@@ -92,7 +92,8 @@ class LowRank(Covariance):
         largest = float(values[-1]) + self.floor
         # a basis that is orthonormal up to κ has distances off by 2κ of the largest over the least
         deviation = float(np.linalg.norm(self.basis @ self.basis.T - np.eye(len(self.basis))))
-        return relative_rounding(self.dim, largest, least) + 2.0 * deviation * (largest / least)
+        bent = 2.0 * deviation * (largest / least) if deviation else 0.0
+        return relative_rounding(self.dim, largest, least) + bent
 
     def trace(self) -> float:
         """Return tr core + d · floor, to rounding."""
@@ -143,8 +144,10 @@ class LowRank(Covariance):
         coordinates = (rows @ self.basis.T) @ vectors
         residual = rows - (coordinates @ vectors.T) @ self.basis
         # Σ_k (v_kᵀ B z)²/(l_k + η) + ‖z − Bᵀ V Vᵀ B z‖²/η
-        inside = (coordinates**2 / (eigenvalues + self.floor)).sum(axis=1)
-        distances: Array = inside + (residual**2).sum(axis=1) / self.floor
+        # by norms in units of the deviations: squares underflow before they are divided
+        inside = row_norms(coordinates / np.sqrt(eigenvalues + self.floor))
+        with np.errstate(over="ignore", under="ignore"):
+            distances: Array = inside**2 + (row_norms(residual) / np.sqrt(self.floor)) ** 2
         return distances
 
     @cached_property

@@ -37,7 +37,7 @@ class SpelledValue:
         held = [(getattr(self, field.name), field.default) for field in _numbers(self)]
         while held and held[-1][0] == held[-1][1]:
             held.pop()
-        numbers = ",".join(f"{value:.15g}" for value, _ in held)
+        numbers = ",".join(_spelled(value) for value, _ in held)
         return f"{self.word}({numbers})" if held else self.word
 
     @classmethod
@@ -108,6 +108,12 @@ def read_one(argument: str, text: object, kinds: Iterable[type[Value]]) -> Value
 def _numbers(kind: SpelledValue | type[SpelledValue]) -> list[Field[Any]]:
     """Fields that stand in brackets: what is true or false has a word of its own."""
     return [field for field in fields(kind) if field.type not in (bool, "bool")]
+
+
+def _spelled(value: float) -> str:
+    """Return a number as few digits say it that are read back as it is."""
+    short = f"{value:.15g}"
+    return short if float(short) == value else repr(value)
 
 
 def _number(text: str, kind: str, name: str, part: str) -> float:

@@ -26,6 +26,8 @@ WEIGHT_TOLERANCE = 1e-9
 # Units in the last place: of a square, a product and a sum of them; of what is divided into shares
 # and must not come out as more; of a mere product.
 UNITS, SHARE_UNITS, PRODUCT_UNITS = 8, 32, 4
+# A squared distance of what is not zero, at least.
+LEAST = 2.0**-1000
 # The largest order of a divergence.
 LARGEST_ORDER = 1e300
 Route: TypeAlias = Literal["exact", "renyi"]
@@ -70,13 +72,15 @@ def renyi_over_adjacency(
         raise ValueError(f"differences: expected {noise.dim} columns, got shape {rows.shape}")
     # a zero difference is covered by any noise
     moved = rows[np.any(rows != 0, axis=1)]
-    farthest = float(np.max(noise.mahalanobis(moved))) if moved.size else 0.0
+    # what is lost to underflow on the way to a distance is far below the least that is told
+    farthest = max(float(np.max(noise.mahalanobis(moved))), LEAST) if moved.size else 0.0
     # of the distance, as the covariance knows it, and of the product
     slack = (1 + noise.rounding) * (1 + UNITS * EPS)
     evidence: Evidence = "theorem" if math.isinf(farthest) or farthest == 0 else "numerical"
+    square = farthest * slack if farthest else 0.0
     return RenyiDP(
         orders=tuple(float(alpha) for alpha in alphas),
-        epsilons=tuple(float(alpha) / 2 * farthest * slack for alpha in alphas),
+        epsilons=tuple(float(alpha) / 2 * square for alpha in alphas),
         adjacency=f"inputs whose releases differ by one of {rows.shape[0]} listed differences",
         evidence=evidence,
         assumptions=("neighbours differ by one of the listed differences, up to sign",),

@@ -18,6 +18,8 @@ from tacit.guarantees.base import Guarantee
 from tacit.information import code_leakage
 
 Codes = npt.NDArray[np.int64]
+# weights above which the sum of many may be no double, and the power of two that they are shrunk by
+LARGE, SHRINK = 2.0**900, -200
 
 PROMPT = "the prompt"
 SECRET = "the prompt of a row"
@@ -336,6 +338,9 @@ def checked_prior(weights: Any, count: int) -> Array:
         raise ValueError(f"weights: expected numbers >= 0, got {given.min():.6g}")
     if np.count_nonzero(given) < 2:
         raise ValueError("weights: expected at least two candidates of positive probability")
+    if given.max() > LARGE:
+        # by a power of two, so that their sum is a double
+        given = np.ldexp(given, SHRINK)
     # divided by a sum rounded down, and raised by what a quotient loses: at least the exact share
     total = math.nextafter(math.fsum(given.tolist()), 0.0)
     masses: Array = given / total * (1.0 + 2.0 * EPS)

@@ -393,12 +393,13 @@ def cheapest_cells(behaviours: Behaviours, table: Tensor, decision_cost: float =
     That is the one of largest ``Σ p ln q + λ·1[argmax p = argmax q]``, λ the decision cost.
     """
     turned = table.T
-    decisions = table.argmax(dim=1)
-    tokens = behaviours.argmax() if decision_cost else None
+    tokens, decisions = None, None
+    if decision_cost:
+        tokens, decisions = behaviours.argmax(), table.argmax(dim=1)
 
     def scores(part: slice) -> Tensor:
         found = behaviours.probabilities(part) @ turned
-        if tokens is not None:
+        if tokens is not None and decisions is not None:
             found += decision_cost * (tokens[part, None] == decisions[None])
         return found
 
