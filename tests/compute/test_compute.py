@@ -17,6 +17,8 @@ from tacit.compute import (
     parallel_map,
     progress,
 )
+from tacit.compute.places import _Processes
+from tacit.compute.remote import Task
 
 
 @pytest.fixture
@@ -304,3 +306,10 @@ def test_a_missing_library_is_named(eager_workers, monkeypatch, library):
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(ValueError, match=f"needs {library}: .*cluster"):
         parallel_map(slow_identity, range(9), engine=f"{library}://local")
+
+
+def test_workers_start_without_the_modules_of_the_current_folder():
+    before = os.environ.get("PYTHONSAFEPATH")
+    told = _Processes(2).results(Task(os.getenv, 1), [["PYTHONSAFEPATH"], ["PYTHONSAFEPATH"]])
+    assert list(told) == [["1"], ["1"]]
+    assert os.environ.get("PYTHONSAFEPATH") == before

@@ -16,6 +16,7 @@ import pytest
 from tacit.compute import available_workers
 from tacit.specifications import SpecificationSpace
 from tacit_dock import DockSettings, DockStore, RefusedError, create_application
+from tacit_dock.api.arriving import Arriving, network_of
 from tacit_dock.api.rates import Rates
 from tacit_dock.records import Filters
 from tacit_dock.search import index as indexing
@@ -307,3 +308,13 @@ def test_heads_that_cost_too_much_are_refused(dock):
         output="scatter",
     )  # fmt: skip
     is_problem(dock.search(specification(1, "task", space=space)), 422, "1000 layers")
+
+
+def test_a_network_of_one_subscriber_is_one_address() -> None:
+    arriving = Arriving(DockSettings(max_arriving_of_one=1))
+    with arriving.body({"type": "http", "client": ("2001:db8::1", 1)}):
+        with pytest.raises(RefusedError), arriving.body({"client": ("2001:db8::2", 1)}):
+            pass
+        with arriving.body({"client": ("2001:db8:0:1::1", 1)}):
+            assert arriving.bodies == 2
+    assert network_of("::ffff:192.0.2.7") == network_of("192.0.2.7")

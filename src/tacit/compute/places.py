@@ -21,7 +21,7 @@ import cloudpickle
 from tacit._ground.lazy import install_with
 from tacit.compute.remote import Failure, Packed, Task, compute_packed, sendable
 
-VARIABLE = "TACIT_ENGINE"
+VARIABLE, SAFE_PATH = "TACIT_ENGINE", "PYTHONSAFEPATH"
 LIBRARIES = ("dask", "ray")
 EXPECTED = "'local', 'dask://HOST:PORT', 'ray://HOST:PORT', 'dask://local' or 'ray://local'"
 ADDRESS = re.compile(r"(dask|ray)://(?:(local)|([\w.-]+|\[[0-9a-fA-F:]+\]):(\d{1,5}))/?")
@@ -138,6 +138,7 @@ class _Processes:
         while done < len(batches):
             with (
                 _grown_workers_replaced(),
+                _started_from_what_is_installed(),
                 joblib.parallel_config(backend="loky", inner_max_num_threads=1),
             ):
                 run = joblib.Parallel(n_jobs=self.workers, return_as="generator")
@@ -160,6 +161,23 @@ def _grown_workers_replaced() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="A worker stopped while some jobs")
         yield
+
+
+@contextmanager
+def _started_from_what_is_installed() -> Iterator[None]:
+    """Have workers start without the modules of the current folder, which may be anybody's files.
+
+    Once they have started they look for modules where this process does.
+    """
+    before = os.environ.get(SAFE_PATH)
+    os.environ[SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(SAFE_PATH, None)
+        else:
+            os.environ[SAFE_PATH] = before
 
 
 def _apply(task: Task, batch: Sequence[Any]) -> list[Any]:

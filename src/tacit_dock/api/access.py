@@ -7,6 +7,7 @@ from typing import Annotated, TypeAlias
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
+from tacit_dock.api.arriving import address_of, network_of
 from tacit_dock.api.state import dock_of
 from tacit_dock.errors import RefusedError
 
@@ -23,7 +24,7 @@ async def reader(request: Request) -> str | None:
             (401), or there were too many requests (429).
     """
     dock, cost = dock_of(request), request.scope[COST]
-    address = "" if request.client is None else request.client.host
+    address = network_of(address_of(request.scope))
     given = request.headers.get("authorization")
     if given is None:
         dock.rates.take(f"address {address}", cost)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,7 +45,7 @@ class Arriving:
         Raises:
             RefusedError: there are too many (503).
         """
-        limits, address = self._settings, address_of(scope)
+        limits, address = self._settings, network_of(address_of(scope))
         everybody = self._bodies.total() >= limits.max_arriving
         if everybody or self._bodies[address] >= limits.max_arriving_of_one:
             raise _again("bodies")
@@ -94,6 +95,21 @@ def address_of(scope: Scope) -> str:
     """Return where a request comes from, as the server knows it."""
     client = scope.get("client")
     return str(client[0]) if client else ""
+
+
+def network_of(address: str) -> str:
+    """Return whose limits an address shares: of IPv6 its 64 bits of network, all one's own.
+
+    Example:
+        >>> network_of("192.0.2.7"), network_of("2001:db8::7") == network_of("2001:db8::8")
+        ('192.0.2.7', True)
+    """
+    try:
+        found = ipaddress.IPv6Address(address)
+    except ValueError:
+        return address
+    mapped = found.ipv4_mapped
+    return str(mapped or ipaddress.IPv6Network((found, 64), strict=False))
 
 
 def _again(what: str) -> RefusedError:
