@@ -145,7 +145,7 @@ def test_one_process_at_a_time_trains_a_checkpoint(tmp_path):
     place = tmp_path / "run"
     place.mkdir()
     run = prepared(network(), supervised(), METHOD, checkpoint=place, **FAST)
-    with held(place / "run"), pytest.raises(ValueError, match="no other process trains"):
+    with held(place / "run"), pytest.raises(ValueError, match="no other process is training in"):
         run.draw()
     run.draw()
 

@@ -242,9 +242,9 @@ def test_a_release_that_no_inverter_was_run_on_does_not_pass() -> None:
         (("--mechanism", "pca(0)"), "--mechanism: dimension: expected an integer >= 1"),
         (("--mechanism", "rotation", "--known-pairs", "-1"), "--known-pairs"),
         (("--mechanism", "rotation", "--known-pairs", "201"), "--known-pairs"),
-        (("--known-pairs", "3"), "--known-pairs: expected it beside rotation"),
+        (("--known-pairs", "3"), "--known-pairs: expected only beside rotation"),
         (("--positions", "some"), "--positions"),
-        (("--positions", "all", "--rescore"), "--rescore: expected it beside positions last"),
+        (("--positions", "all", "--rescore"), "--rescore: expected only beside positions last"),
         (("--kind", "training-free"), "--kind: expected training-free beside positions all"),
         (
             ("--positions", "all", "--kind", "training-free"),

@@ -306,7 +306,7 @@ def test_a_description_that_was_altered_is_refused(field):
 def test_the_reason_to_withhold_is_not_taken_away():
     text = released(None).to_dict()
     text["withheld"] = ""
-    with pytest.raises(ValueError, match="withheld: expected why"):
+    with pytest.raises(ValueError, match="withheld: expected the reason why"):
         load(text)
 
 

@@ -179,14 +179,14 @@ def _each(name: str, values: Any, count: int) -> Array:
     # a copy: an array of a frozen value may not be written, and torch asks that it may
     found = np.full(count, given) if given.ndim == 0 else given.copy()
     if found.shape != (count,) or not np.isfinite(found).all() or (found < 0.0).any():
-        raise ValueError(f"{name}: expected {count} finite numbers >= 0, got others")
+        raise ValueError(f"{name}: expected {count} finite numbers >= 0, got other values")
     return found
 
 
 def _groups(groups: Sequence[int] | None, count: int) -> list[npt.NDArray[np.intp]]:
     numbers = np.arange(count) if groups is None else np.asarray(groups)
     if numbers.shape != (count,) or numbers.dtype.kind not in "iu":
-        raise ValueError(f"groups: expected {count} whole numbers, got others")
+        raise ValueError(f"groups: expected {count} whole numbers, got other values")
     return [np.flatnonzero(numbers == one) for one in np.unique(numbers)]
 
 
@@ -206,7 +206,9 @@ def _check_projection(projection: ArrayLike | None, method: Method, width: int) 
 def _labels(labels: Any, count: int, classes: int) -> Labels:
     found = np.asarray(labels)
     if found.shape != (count,) or found.dtype.kind not in "biu":
-        raise ValueError(f"labels: expected {count} whole numbers, one per record, got others")
+        raise ValueError(
+            f"labels: expected {count} whole numbers, one per record, got other values"
+        )
     if found.size and (found.min() < 0 or found.max() >= classes):
         raise ValueError(
             f"labels: expected classes 0 to {classes - 1}, got {found.min()} to {found.max()}"

@@ -120,7 +120,7 @@ def adapted_layers(
     # a step of a half-precision weight would round the noise away
     if method.full and any(p.dtype != torch.float32 for p in model.parameters()):
         raise ValueError(
-            f"model: expected float32 weights for {method.name}, which moves them, got others"
+            f"model: expected float32 weights for {method.name}, which moves them, got other values"
         )
     targets, given = chosen.targets, chosen.projections
     if not hasattr(model, "peft_config"):
@@ -178,7 +178,9 @@ def peft_layers(model: Any) -> list[AdapterLayer]:
         factor_a, factor_b = module.lora_A[name], module.lora_B[name]
         # a bias of B would be trained without being watched
         if not isinstance(factor_b, nn.Linear) or factor_b.bias is not None:
-            raise ValueError(f"model: expected LoRA of linear layers, got another in {place}")
+            raise ValueError(
+                f"model: expected LoRA of linear layers, got another kind of layer in {place}"
+            )
         short = place.removeprefix("base_model.model.")
         found.append(
             AdapterLayer(

@@ -94,7 +94,9 @@ def recompute(release: Release[TrainedAdapter]) -> str:
     words = (SECRET, details.method.name, note)
     check_trained(release, certified(details), words, (ADAPTER, MODEL))
     if release.withheld not in (("", AUDITED) if protected else (UNPROTECTED,)):
-        raise ValueError("withheld: expected why an adapter without noise may not be published")
+        raise ValueError(
+            "withheld: expected the reason why an adapter without noise may not be published"
+        )
     return ""
 
 

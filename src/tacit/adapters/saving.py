@@ -208,7 +208,7 @@ def read_adapter(folder: str | Path) -> Release[TrainedAdapter]:
     # the guarantee is about these weights and no others
     if digest_of_tensors(sorted(held.items())) != dict(release.digests)[ADAPTER]:
         raise ValueError(
-            f"folder: expected the weights that the guarantee is about in {place}, got others"
+            f"folder: expected the weights that the guarantee is about in {place}, got other values"
         )
     return release
 

@@ -23,8 +23,8 @@ class PoissonSteps:
         batch: Records expected in a step, each drawn by a coin of its own; all when left out.
         sampling_rate: Probability of each record in a step, declared beside the batch without
             looking at the records; the batch over their number when left out, which is then public.
-        micro_batch: Most records in one forward pass. Sums are accumulated over the passes of a
-            step.
+        micro_batch: Largest number of records in one forward pass. Sums are accumulated over the
+            passes of a step.
         optimizer: adam or sgd, of the noisy gradients.
         rate: Learning rate; .01 for adam, .5 for sgd.
         momentum: Of sgd.

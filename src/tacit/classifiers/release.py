@@ -130,7 +130,7 @@ def recompute(release: Release[Logits]) -> str:
     details, told = release.details, only(release, InformationBound)
     count = len(details.logits)
     if told is None or (release.title, release.secret) != (title_of(details), SECRET):
-        raise ValueError("its details give another title, secret or guarantee")
+        raise ValueError("its title, secret or guarantee differs from what its details give")
     if release.assumptions != assumptions_of(told, details.pool_size, count):
         raise ValueError("its details give other assumptions")
     check_assumed(release, ASSUMPTIONS)

@@ -120,7 +120,8 @@ class AdapterDataFlags:
         int | None,
         typer.Option(
             "--longest",
-            help="Most tokens of a record. When left out 64, or fewer where the model takes fewer.",
+            help="Largest number of tokens of a record. When left out 64, or fewer where the "
+            "model takes fewer.",
         ),
     ] = None
     text: Annotated[str, typer.Option("--column", help="Column of the texts in a table.")] = "text"

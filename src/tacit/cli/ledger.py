@@ -123,7 +123,7 @@ def budget(
     given = (limit.mi_budget, limit.epsilon, limit.delta, limit.mu, orders, limit.leakage)
     asked = any(value is not None for value in given)
     if asked and limit.drop is not None:
-        raise ValueError("--drop: expected no limit beside it, got one")
+        raise ValueError("--drop: expected no new limit in the same command, got one")
     if asked:
         limits(*given)
     table = _fingerprints(secret, data, text)

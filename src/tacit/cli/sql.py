@@ -100,23 +100,24 @@ class Protection:
         str | None,
         typer.Option(
             metavar="C|auto",
-            help="Most that one person may move the numbers, counted in rows at the bounds. When "
-            "left out it is found from the tables where that is possible, and is 10 elsewhere.",
+            help="Largest amount that one person may move the numbers, counted in rows at the "
+            "bounds. When left out it is found from the tables where that is possible, and is "
+            "10 elsewhere.",
         ),
     ] = None
 
     max_rows: Annotated[
         int | None,
         typer.Option(
-            help="Most rows of one person that are read. Which of them are read depends on that "
-            "person's rows alone."
+            help="Largest number of one person's rows that are read. Which of them are read "
+            "depends on that person's rows alone."
         ),
     ] = None
     max_groups: Annotated[
         int | None,
         typer.Option(
-            help="Most groups in which one person's rows are read. Which groups depends "
-            "on that person's rows alone."
+            help="Largest number of groups in which one person's rows are read. Which groups "
+            "depends on that person's rows alone."
         ),
     ] = None
 

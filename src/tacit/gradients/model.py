@@ -145,7 +145,9 @@ class ModelGradients:
         totals: dict[str, Tensor] = {}
         norms = self.norms_alone(losses, owners)
         if not norms:
-            raise ValueError("losses: expected losses that depend on what is trained, got others")
+            raise ValueError(
+                "losses: expected losses that depend on what is trained, got other values"
+            )
         factors = factors_of(norms)
 
         def add(name: str, held: ParameterGradients) -> None:

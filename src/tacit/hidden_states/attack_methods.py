@@ -41,7 +41,7 @@ class StateMechanism:
 
     def _together(self) -> None:
         if self.known_pairs is not None and self.mechanism != ROTATED:
-            raise ValueError(f"known_pairs: expected it beside rotation, got {self.mechanism!r}")
+            raise ValueError(f"known_pairs: expected only beside rotation, got {self.mechanism!r}")
 
     @property
     def everywhere(self) -> bool:
@@ -91,7 +91,7 @@ class LayerInverter:
                 the last is released alone.
         """
         if self.verify and released.everywhere:
-            raise ValueError("verify: expected it beside positions last, got all")
+            raise ValueError("verify: expected only beside positions last, got all")
         if self.kind == TRAINING_FREE and not released.everywhere:
             raise ValueError("kind: expected training-free beside positions all, got last")
 

@@ -82,7 +82,7 @@ class Origin:
         named = set(self.texts) <= set(PUBLIC_TEXTS) and set(self.flags or ()) <= set(PUBLIC_FLAGS)
         if self.bank_digest is None and not (named and self.length is self.bank_size is None):
             raise ValueError(
-                "origin: expected the texts and flags that may be published, got others"
+                "origin: expected the texts and flags that may be published, got other values"
             )
 
     @classmethod
@@ -178,7 +178,9 @@ def check_digests(release: Release[Any], own: Sequence[str]) -> None:
     """
     named = [what for what, _ in release.digests]
     if named[: len(own)] != list(own) or len(set(named)) < len(named):
-        raise ValueError(f"digests: expected those of {' and '.join(own)} once each, got others")
+        raise ValueError(
+            f"digests: expected those of {' and '.join(own)} once each, got other values"
+        )
     for what, value in release.digests:
         form = LAYER if what == "layer" else SHA256 if what in (*own, *TOLD) else None
         if form is None or not form.fullmatch(value):

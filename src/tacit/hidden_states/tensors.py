@@ -53,7 +53,9 @@ def read_tensors(path: str | os.PathLike[str], form: str) -> tuple[dict[str, Ten
         found = shown(header["format"]) if "format" in header else "no format"
         raise ValueError(f"path: expected a file of format {form!r}, got {found} in {name}")
     if set(header) != {"format", "about"}:
-        raise ValueError(f"path: expected format and about in the header of {name}, got others")
+        raise ValueError(
+            f"path: expected format and about in the header of {name}, got other values"
+        )
     return tensors, loads(header["about"], name="path", source=name)
 
 
@@ -123,7 +125,9 @@ def check_log_probabilities(name: str, value: Tensor) -> None:
         ValueError: a row's masses do not add up to 1.
     """
     if not bool((value.float().logsumexp(dim=1).abs() <= MASS).all()):
-        raise ValueError(f"{name}: expected logarithms of probabilities, got rows of another mass")
+        raise ValueError(
+            f"{name}: expected logarithms of probabilities that sum to 1, got rows with another sum"
+        )
 
 
 def check_network(name: str, network: nn.Module) -> None:

@@ -320,7 +320,9 @@ def _stored_serving(folder: Path) -> Serving:
         )
     known = ("Transformer", "Pooling", "Normalize")
     if any(kind not in known for kind in kinds):
-        raise ValueError(f"name_or_path: expected steps {', '.join(known)} in {folder}, got others")
+        raise ValueError(
+            f"name_or_path: expected steps {', '.join(known)} in {folder}, got other values"
+        )
     if apart:
         raise ValueError(
             f"name_or_path: expected a pooling that includes the prompt, got another in {folder}"

@@ -128,7 +128,9 @@ class Numbers:
         non_negative("errors", self.errors.min(initial=0.0))
         if self.sampling is not None:
             if self.sampling.shape != (size,) or (self.sampling < 0.0).any():
-                raise ValueError(f"sampling: expected {size} numbers >= 0 or missing, got others")
+                raise ValueError(
+                    f"sampling: expected {size} numbers >= 0 or missing, got other values"
+                )
             if np.isinf(self.sampling).any():
                 raise ValueError("sampling: expected finite numbers, got an infinite one")
         if self.limits is not None:

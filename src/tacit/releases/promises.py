@@ -274,12 +274,12 @@ class Table:
         person: Column that says whose a row is: all rows of one person are hidden together, and
             with ε alone the noise is discrete Laplace.
         unit: Word for a person in what is certified, such as household.
-        clip: Most that one person may move the numbers, counted in rows at the bounds. auto finds
-            it from the table for a twentieth of the budget.
-        max_rows: Most rows of one person that are read. Which of them are read depends on that
-            person's rows alone.
-        max_groups: Most groups in which one person's rows are read. Which groups depends on that
-            person's rows alone.
+        clip: Largest amount that one person may move the numbers, counted in rows at the bounds.
+            auto finds it from the table for a twentieth of the budget.
+        max_rows: Largest number of one person's rows that are read. Which of them are read depends
+            on that person's rows alone.
+        max_groups: Largest number of groups in which one person's rows are read. Which groups
+            depends on that person's rows alone.
         consistent: Whether counts of rows of several tables are made whole, not negative and to add
             up, and sums to add up, of what is released alone; of persons.
 

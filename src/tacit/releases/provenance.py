@@ -71,4 +71,6 @@ class Provenance:
         if self.data_rows is not None:
             integer("data_rows", self.data_rows, minimum=0)
         if not set(self.data_categories) <= set(self.data_columns):
-            raise ValueError("data_categories: expected levels of the columns named, got others")
+            raise ValueError(
+                "data_categories: expected levels of the columns named, got other values"
+            )

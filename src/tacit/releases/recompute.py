@@ -90,7 +90,7 @@ def check_trained(
     """
     check_measured(release.attacks)
     if not agree(release.guarantees, stated):
-        raise ValueError("guarantees: expected what the settings certify, got others")
+        raise ValueError("guarantees: expected what the settings certify, got other values")
     secret, method, note = words
     if release.secret != secret:
         raise ValueError(f"secret: expected {secret!r}, got {shown(release.secret)}")
@@ -101,7 +101,7 @@ def check_trained(
     if release.reproducible != (release.seed is not None):
         raise ValueError("seed: expected a seed where the run can be repeated, and none elsewhere")
     if [name for name, _ in release.digests] != list(files):
-        raise ValueError(f"digests: expected those of {' and '.join(files)}, got others")
+        raise ValueError(f"digests: expected those of {' and '.join(files)}, got other values")
 
 
 def check_measured(attacks: Sequence[Attack]) -> None:
@@ -159,7 +159,7 @@ def check_stated(
             two machines differ by.
     """
     if [type(held) for held in release.guarantees] != [type(right) for right in expected]:
-        raise ValueError("its details give guarantees of other types")
+        raise ValueError("its guarantees have other types than those its details give")
     for held, right in zip(release.guarantees, expected, strict=True):
         name, given, wanted = type(held).__name__, held.to_dict(), right.to_dict()
         missing = set(wanted["assumptions"]) - set(given["assumptions"])

@@ -339,7 +339,7 @@ def _from_safetensors(path: Path) -> RowStore:
     filled = 0
     for first, last in sorted(about["data_offsets"] for about in header.values()):
         if first != filled or last < first:
-            raise ValueError("the tensors do not stand one after the other")
+            raise ValueError("the tensors leave gaps in the file or overlap")
         filled = last
     if filled != path.stat().st_size - start:
         raise ValueError("the tensors do not fill the file")

@@ -65,8 +65,8 @@ class RunFolder:
             lock.__enter__()
         except BlockingIOError:
             raise ValueError(
-                f"checkpoint: expected a run that no other process trains, got {self.folder}, "
-                "where one does"
+                f"checkpoint: expected a folder that no other process is training in, got "
+                f"{self.folder}"
             ) from None
         try:
             yield

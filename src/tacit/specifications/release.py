@@ -182,7 +182,7 @@ def recompute(release: Release[CertifiedSpecification]) -> str:
     bare, objective = math.isinf(details.mu), made.space.output
     told = certified(details.mu, details.delta, details.targets, details.schedule)
     if not agree(release.guarantees, told):
-        raise ValueError("guarantees: expected what the noise certifies, got others")
+        raise ValueError("guarantees: expected what the noise certifies, got other values")
     # a draw that a seed can repeat is certified in no file
     if not agree(made.guarantees, () if release.reproducible else told):
         raise ValueError(
@@ -192,11 +192,13 @@ def recompute(release: Release[CertifiedSpecification]) -> str:
     if not release.method == made.method == method:
         raise ValueError(f"method: expected {method!r} of this noise, got another")
     if not release.notes == made.notes == notes_of(details.mu, objective, details.schedule):
-        raise ValueError("notes: expected what follows from the noise, got others")
+        raise ValueError("notes: expected what follows from the noise, got other values")
     if release.withheld != (bare_note(objective) if bare else ""):
-        raise ValueError("withheld: expected why what has no noise may not be published")
+        raise ValueError(
+            "withheld: expected the reason why a specification without noise may not be published"
+        )
     if release.digests != details.digests:
-        raise ValueError("digests: expected those of the specification, got others")
+        raise ValueError("digests: expected those of the specification, got other values")
     if (release.secret, release.assumptions, release.numbers) != (SECRET, (), None):
         raise ValueError("secret: expected any one record, and nothing assumed beside, got another")
     return ""

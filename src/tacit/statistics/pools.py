@@ -411,7 +411,9 @@ def _own_rows(pool: Any, fewest: int) -> Array:
     # integers that double precision does not hold would be rounded
     whole = isinstance(pool, np.ndarray) and pool.dtype.kind in "iu" and pool.size
     if whole and max(int(pool.max()), -int(pool.min())) > LARGEST_EXACT:
-        raise ValueError(f"pool: expected integers within ±2⁵³ = {LARGEST_EXACT:,}, got others")
+        raise ValueError(
+            f"pool: expected integers within ±2⁵³ = {LARGEST_EXACT:,}, got other values"
+        )
     # a table that was read may have no row left: a promise about it answers as for a few
     empty = isinstance(pool, DataTable) and not len(pool)
     checked = pool.rows if empty else array("pool", pool, ndim=(1, 2))

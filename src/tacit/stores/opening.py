@@ -141,7 +141,7 @@ class StoreReading:
         """
         self._refresh()
         if self._header is None:
-            raise ValueError("store: expected one that something was added to, got an empty one")
+            raise ValueError("store: expected a store with at least one document, got an empty one")
         details = SealedRows(
             documents=len(self._columns),
             sizes=self.codec.sizes,
@@ -168,7 +168,7 @@ class StoreReading:
         for attempt in range(TRIES):
             token = self.backend.token()
             if token is None and self._header is not None:
-                raise ValueError("store: it was there, and is gone")
+                raise ValueError("store: it was there when it was opened, and is missing now")
             if token is None or token == self._token:
                 return
             try:

@@ -25,7 +25,9 @@ def checked_rows(name: str, values: Any, width: int, count: int | None) -> Rows:
         with np.errstate(over="ignore"):
             rows: Rows = np.ascontiguousarray(given, dtype=np.float32)
     except ValueError:
-        raise ValueError(f"{name}: expected real numbers of shape (n, d), got others") from None
+        raise ValueError(
+            f"{name}: expected real numbers of shape (n, d), got other values"
+        ) from None
     if count == 0 and rows.size == 0:
         return rows.reshape(0, width)
     expected = f"({'n' if count is None else count}, {width})"

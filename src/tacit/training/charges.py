@@ -400,7 +400,7 @@ def restore(
     except (RuntimeError, ValueError, KeyError, TypeError, AttributeError):
         before.restore()
         raise ValueError(
-            "checkpoint: expected the model and optimizer that it was written for, got others"
+            "checkpoint: expected the model and optimizer that it was written for, got other values"
         ) from None
 
 

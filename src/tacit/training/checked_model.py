@@ -112,7 +112,7 @@ def check_model(
     with evaluating(model):
         plain = {place: _single(model, inputs, losses, trained, place) for place in (0, count - 1)}
         if not all(one.isfinite().all() for held in plain.values() for one in held.values()):
-            raise ValueError("inputs: expected examples of finite gradients, got others")
+            raise ValueError("inputs: expected examples of finite gradients, got other values")
         plain_seconds = _fastest(lambda: _backward(losses(model, inputs), count, trained))
         gradients = ModelGradients(model, trained)
         gradients.attach()

@@ -302,7 +302,9 @@ def run(problem: RoundProblem, examples: Indices, states: States) -> tuple[Array
         model.zero_grad(set_to_none=True)
         total = losses_of(problem.loss, model, inputs, targets, count).mean()
         if not total.requires_grad:
-            raise ValueError("loss: expected losses of the model it is called with, got none")
+            raise ValueError(
+                "loss: expected losses that depend on the model it is called with, got others"
+            )
         total.backward()  # type: ignore[no-untyped-call]
         return total
 
@@ -320,7 +322,7 @@ def run(problem: RoundProblem, examples: Indices, states: States) -> tuple[Array
 def _check_finite(outcome: Array) -> None:
     """Refuse parameters that diverged."""
     if not np.isfinite(outcome).all():
-        raise ValueError("optimizer: expected finite parameters after its steps, got others")
+        raise ValueError("optimizer: expected finite parameters after its steps, got other values")
 
 
 def _real_runs(

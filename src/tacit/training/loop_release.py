@@ -102,7 +102,9 @@ class PrivateTraining:
         integer("epochs", self.epochs, minimum=1, maximum=self.schedule.steps)
         self.sampling.check(self.schedule.adjacency, counted=self.records is not None, processes=1)
         if isinstance(self.method, CorrelatedDPSGD) != (self.factor is not None):
-            raise ValueError("factor: expected one beside CorrelatedDPSGD, and none beside others")
+            raise ValueError(
+                "factor: expected a factor with CorrelatedDPSGD, and None with any other method"
+            )
         if self.factor is not None:
             self.sampling.participation(self.sampled)
         if self.person is not None:

@@ -213,7 +213,9 @@ class PrivateLoop:
             return
         self._gradients.backward(losses)
         if not self._gradients.found:
-            raise ValueError("losses: expected losses that depend on what is trained, got others")
+            raise ValueError(
+                "losses: expected losses that depend on what is trained, got other values"
+            )
         if not self._checked:
             self._refuse_unseen(losses, set(self._gradients.found))
             self.passes = self._pilot()

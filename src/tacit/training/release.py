@@ -91,7 +91,7 @@ class TrainedModel:
     def __post_init__(self) -> None:
         count = len(self.references)
         if not len(self.counts) == self.squared.size == count > 0:
-            raise ValueError("references: expected one budget and count for each of them")
+            raise ValueError("references: expected one budget and one count for each reference")
         if not (np.isfinite(self.squared).all() and (self.squared > 0.0).all()):
             raise ValueError("squared: expected μ² > 0 for every reference")
         for name in ("rounds", "participations"):

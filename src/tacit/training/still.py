@@ -60,8 +60,8 @@ class Still:
         """Refuse a frozen parameter that is another now."""
         if self._digest() != self._frozen:
             raise ValueError(
-                "model: expected what is not trained to stay as it was, got other values; what "
-                "else moved it is not in the account"
+                "model: expected parameters that are not trained to stay as they were, got other "
+                "values, and the account covers no such change"
             )
 
     def _versions(self) -> dict[str, tuple[int, int]]:

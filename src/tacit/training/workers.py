@@ -58,7 +58,9 @@ class Workers:
         if error is not None:
             raise error
         if bool(failed.item()):
-            raise ValueError("ledger: expected a reservation of the first process, got its refusal")
+            raise ValueError(
+                "ledger: expected the first process to reserve the release, got a refusal there"
+            )
 
 
 def shard_like(parameter: Tensor, whole: Tensor) -> Tensor:

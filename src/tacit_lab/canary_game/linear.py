@@ -213,7 +213,9 @@ def play_linear_heads(
     Source: lora-privacy, Appendix F.1.
     """
     if steps.sampling_rate != 1.0 or steps.projection is not None:
-        raise ValueError("steps: expected steps on all records with an A of each head, got others")
+        raise ValueError(
+            "steps: expected steps on all records with an A of each head, got other values"
+        )
     rows, point = matrix("features", features), vector("canary", canary[0])
     count, width = rows.shape
     if point.size != width:
@@ -329,7 +331,9 @@ def _losses(weights: Array, rows: Array, labels: npt.NDArray[np.int64]) -> Array
 def _labels(labels: Any, count: int, classes: int) -> npt.NDArray[np.int64]:
     found = np.asarray(labels)
     if found.shape != (count,) or found.dtype.kind not in "iu":
-        raise ValueError(f"labels: expected {count} whole numbers, one per record, got others")
+        raise ValueError(
+            f"labels: expected {count} whole numbers, one per record, got other values"
+        )
     if found.size and (found.min() < 0 or found.max() >= classes):
         raise ValueError(
             f"labels: expected classes 0 to {classes - 1}, got {found.min()} to {found.max()}"

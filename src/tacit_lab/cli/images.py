@@ -211,7 +211,9 @@ def _decode(
         ]
         stacked = np.stack(found)
     except (OSError, ValueError):
-        raise ValueError("jpeg: expected JPEG files of one size, got others") from None
+        raise ValueError(
+            "jpeg: expected JPEG files of one size, got another kind of file"
+        ) from None
     return np.ascontiguousarray(stacked.transpose(0, 3, 1, 2))
 
 

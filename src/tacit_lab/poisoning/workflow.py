@@ -428,7 +428,7 @@ def _answers(model: torch.nn.Module, images: Images) -> npt.NDArray[np.int64]:
     with evaluating(model), torch.no_grad():
         scores = model(torch.from_numpy(images))
     if scores.ndim != 2 or not bool(torch.isfinite(scores).all()):
-        raise ValueError("model: expected finite scores (n, classes), got others")
+        raise ValueError("model: expected finite scores (n, classes), got other values")
     return np.asarray(scores.argmax(dim=1).numpy())
 
 

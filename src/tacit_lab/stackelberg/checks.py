@@ -145,7 +145,9 @@ def finite_information(
     inner = points @ np.linalg.pinv(noise.lift)
     away = points - points[:1] - (inner - inner[:1]) @ noise.lift
     if np.abs(away).max(initial=0.0) > LEFT_BARE * np.abs(points).max(initial=1.0):
-        raise ValueError("outputs: expected ones that differ where there is noise, got others")
+        raise ValueError(
+            "outputs: expected outputs that differ where there is noise, got equal ones"
+        )
     return posterior_information(noise, inner, numbered, count, level, generator(rng))
 
 

@@ -191,7 +191,10 @@ def _poisson(event: Any, relation: Adjacency) -> _Pairs:
     inner = _read(event.event, relation)
     if inner.absent is None:
         name = type(event.event).__name__
-        raise ValueError(f"event: a Poisson sample of {name} is refused: it has no absent record")
+        raise ValueError(
+            f"event: a Poisson sample of {name} is refused: it does not say what an "
+            "absent record gives"
+        )
     absent = _sampled(inner.absent, rate)
     if relation is Adjacency.ADD_REMOVE:
         return _Pairs(absent, absent)

@@ -52,7 +52,7 @@ def align_pairs(states: Any, released: Any, *, tolerance: float = STATE_ROUNDING
     _, values, directions = np.linalg.svd(rows, full_matrices=False)
     rank = int((values > least * values[0]).sum())
     if rank == 0:
-        raise ValueError("states: expected some that are not zero, got zeros")
+        raise ValueError("states: expected states that are not all zero, got zeros")
     span = directions[:rank].T
     left, _, right = np.linalg.svd((rows @ span).T @ images, full_matrices=False)
     pairs = f"{len(rows)} known pair{'s' if len(rows) > 1 else ''}"

@@ -130,7 +130,7 @@ def _keys(name: str, prompts: Any) -> list[Any]:
     if not rows:
         raise ValueError(f"{name}: expected a list of prompts, got {type(prompts).__name__}")
     if any(row.ndim != 1 or row.dtype.kind not in "iu" for row in rows):
-        raise ValueError(f"{name}: expected prompts as texts or tokens, got others")
+        raise ValueError(f"{name}: expected prompts as texts or tokens, got other values")
     return [row.astype(np.int64).tobytes() for row in rows]
 
 

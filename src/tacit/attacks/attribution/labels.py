@@ -202,7 +202,9 @@ def _rows(prompts: Any) -> list[Indices]:
     except (TypeError, ValueError):
         raise ValueError(f"prompts: expected tokens, got {type(prompts).__name__}") from None
     if not rows or any(row.ndim != 1 or row.dtype.kind not in "iu" for row in rows):
-        raise ValueError("prompts: expected rows of tokens, (n, T) or a list of them, got others")
+        raise ValueError(
+            "prompts: expected rows of tokens, (n, T) or a list of them, got other values"
+        )
     return [row[row >= 0].astype(np.int64) for row in rows]
 
 

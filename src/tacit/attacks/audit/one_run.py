@@ -152,7 +152,7 @@ class OneRunAudit:
         points = vector("epsilons", epsilons)
         chances = vector("deltas", deltas, size=points.size)
         if (points < 0.0).any() or (chances < 0.0).any() or (chances > 1.0).any():
-            raise ValueError("deltas: expected ε >= 0 and δ in [0, 1], got others")
+            raise ValueError("deltas: expected ε >= 0 and δ in [0, 1], got other values")
         failure = (1.0 - self.confidence) / len(self.choices)
         return any(
             refutes_profile(self.canaries, choice.guesses, choice.right, failure, points, chances)

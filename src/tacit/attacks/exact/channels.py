@@ -154,7 +154,7 @@ class CodeChannel(Channel):
         if table is not None:
             chances = matrix("table", table)
             if chances.min() < 0.0 or np.abs(chances.sum(axis=1) - 1.0).max() > ROW_SUMS:
-                raise ValueError("table: expected rows that are distributions, got others")
+                raise ValueError("table: expected rows that are distributions, got other values")
             self._table = chances
             with np.errstate(divide="ignore"):
                 self._logs = np.maximum(np.log(chances), UNEXPLAINED)

@@ -228,7 +228,7 @@ def grouped(name: str, values: Any, count: int) -> Indices:
 def _log_prior(weights: Any, count: int) -> Array:
     values = vector("weights", weights, size=count)
     if values.min() <= 0:
-        raise ValueError("weights: expected numbers > 0, got others")
+        raise ValueError("weights: expected numbers > 0, got other values")
     # by logarithms, for a sum overflows and a quotient underflows where no weight does
     logs: Array = np.log(values) - np.log(values.max())
     total: float = np.exp(logs).sum()

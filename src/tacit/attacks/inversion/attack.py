@@ -89,9 +89,7 @@ def attack_inversion(
     held = _among(secret, others)
     rows = np.flatnonzero(~held) if removed else np.arange(count)
     if len(rows) < 2:
-        raise ValueError(
-            f"truth: expected at least 2 prompts that are not among the public, got {len(rows)}"
-        )
+        raise ValueError(f"truth: expected at least 2 prompts that are not public, got {len(rows)}")
     given, secret = inverter.select(released, rows), secret[rows]
     start = time.perf_counter()
     tokens = inverter.invert(given)

@@ -200,7 +200,9 @@ def _check_probe(
         )
     for noise, reports in zip(noises, probe.reports, strict=True):
         if isinstance(noise, CodeChannel) and (reports is None or reports.channel is not noise):
-            raise ValueError("probe: expected one fitted with the channel of the codes")
+            raise ValueError(
+                "probe: expected a probe that was fitted with the channel of the codes"
+            )
 
 
 def _states(width: int, layer: int, released: Any, noise: Any, floor: float | None) -> View:

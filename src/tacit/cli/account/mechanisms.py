@@ -442,8 +442,9 @@ class NoisyProjectionFlags(MechanismFlags):
         # s² n d ((d + 1)/r + 1) beside σ² n d: E M² = ((d + 1)/r + 1) I
         energy = (parameter / plain) ** 2 * ((self.dim + 1) / self.rank + 1)
         words = (
-            f"{number_up(plain, DIGITS)} without a projection; the noise projected here has "
-            f"{energy:.2f} times that energy, and the projection adds its own variance"
+            f"{number_up(plain, DIGITS)} without a projection. The projected noise has "
+            f"{energy:.2f} times the energy of that noise, and the projection adds a variance "
+            "of its own"
         )
         found = [Rival("plain_noise_multiplier", "DP-SGD", plain, words)]
         # of a projection that keeps everything the paper claims nothing

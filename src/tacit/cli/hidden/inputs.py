@@ -205,7 +205,7 @@ class PromptFlags:
             if path is not None and not Path(path).exists():
                 raise ValueError(f"{flag}: no such file or folder: {path}")
         if None not in given.values():
-            raise ValueError("--prompts: expected this or --texts, got both")
+            raise ValueError("--prompts: expected either --prompts or --texts, got both")
         if self.prompts is None:
             unused = {"--column": self.column, "--chat-template": self.chat_template or None,
                       "--longest": self.longest}  # fmt: skip

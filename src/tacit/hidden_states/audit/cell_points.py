@@ -174,7 +174,7 @@ def _exact(value: float) -> Interval:
 def _integers(name: str, value: Any) -> CellIndex:
     values: Array = vector(name, np.asarray(value))
     if not np.array_equal(values, np.round(values)) or values.min() < 0:
-        raise ValueError(f"{name}: expected integers >= 0, got others")
+        raise ValueError(f"{name}: expected integers >= 0, got other values")
     if values.size < 2:
         raise ValueError(f"{name}: expected at least 2 entries, got {values.size}")
     return values.astype(np.int64)

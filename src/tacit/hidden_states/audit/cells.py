@@ -136,7 +136,7 @@ class StateCodes(Mechanism, ABC):
         # 2^T is above the rank from its number of bits on: a stored T of any length costs nothing
         few = min(releases, point.rank.bit_length())
         if size is None or not 1 <= point.rank <= min(point.bank, size**few):
-            return "expected a number of codewords and of occupied cells, got others"
+            return "expected a number of codewords and of occupied cells, got other values"
         # a uniform prompt of the bank: P(named) = occupied/N, rounded up
         law = CandidateLaw(point.bank, 1 / point.bank)
         counted = rounded_up(Fraction(point.rank, point.bank))

@@ -148,7 +148,7 @@ def recompute(release: Release[Audit]) -> str:
     point = details.recommendation.point
     if point is None:
         if release.guarantees:
-            raise ValueError("nothing is recommended, and something is guaranteed")
+            raise ValueError("it holds guarantees although nothing is recommended")
         return ""
     if not release.guarantees:
         return ""

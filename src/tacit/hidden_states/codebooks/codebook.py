@@ -264,13 +264,13 @@ class Codebook(Codec):
         """
         count = integer("tries", tries, minimum=1, maximum=self.size)
         if (count > 1) != (continuation is not None):
-            raise ValueError("continuation: expected together with tries > 1")
+            raise ValueError("continuation: expected a value exactly where tries is above 1")
         known = None if behaviours is None else self._behaviours(behaviours)
         if continuation is not None:
             return self._by_trial(known, continuation, count).numpy()
         if self.centres is not None:
             if states is None:
-                raise ValueError(f"states: expected some with metric {self.metric!r}")
+                raise ValueError(f"states: expected states with metric {self.metric!r}")
             return nearest_cells(self._mapped(states), self.centres)
         if known is None:
             raise ValueError(

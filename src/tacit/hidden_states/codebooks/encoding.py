@@ -212,7 +212,9 @@ def _counted(codec: Codec, codes: Codes) -> Codes:
             f"{codes.shape}"
         )
     if (codes < 0).any() or (codes >= sizes).any():
-        raise ValueError("codes: expected integers below the number of codes there are, got others")
+        raise ValueError(
+            "codes: expected integers below the number of codes there are, got other values"
+        )
     return codes
 
 

@@ -67,7 +67,7 @@ class CalibrationSet:
         if known is not None and len(known) != len(rows):
             raise ValueError(f"behaviours: expected {len(rows)} rows, got {len(known)}")
         if (fisher is not None) != (metric == "fisher"):
-            raise ValueError("fisher: expected with metric 'fisher' and with no other")
+            raise ValueError("fisher: expected a value exactly where metric is 'fisher'")
         if (upper is not None) != (codewords == "trained"):
             raise ValueError("continuation: expected with codewords 'trained' and with no others")
         if upper is not None and not 2 <= len(upper) <= len(rows):

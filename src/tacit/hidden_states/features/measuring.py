@@ -149,8 +149,8 @@ def _check_apart(tokens: Tensor, learnt: Tensor) -> None:
     shared = sum(tuple(row.tolist()) in bank for row in unpadded(learnt))
     if shared:
         raise ValueError(
-            f"public: expected prompts that are none of the bank, got {shared} of {len(learnt)} "
-            "that are"
+            f"public: expected prompts outside the bank, got {shared} of {len(learnt)} that are "
+            "in it"
         )
 
 

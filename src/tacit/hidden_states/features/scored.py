@@ -58,7 +58,7 @@ class FeatureScores:
                 )
             # an error alone may be infinite, of what was measured less than twice
             if name != "error" and not np.isfinite(getattr(self, name)).all():
-                raise ValueError(f"{name}: expected finite numbers, got others")
+                raise ValueError(f"{name}: expected finite numbers, got other values")
         for name in ("prompts", "zeros", "ablations"):
             integer(name, getattr(self, name), minimum=0)
         for name in ("active", "measured"):

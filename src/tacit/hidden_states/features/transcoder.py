@@ -198,7 +198,7 @@ class Transcoder:
             found = tuple(rows.shape) if isinstance(rows, Tensor) else shown(rows)
             raise ValueError(f"{name}: expected shape (n, {weight.shape[1]}), got {found}")
         if not bool(torch.isfinite(rows).all()):
-            raise ValueError(f"{name}: expected finite numbers, got others")
+            raise ValueError(f"{name}: expected finite numbers, got other values")
         return rows.to(weight)
 
 
@@ -209,7 +209,7 @@ def _tensor(name: str, value: Any, dimensions: int) -> Tensor:
         raise ValueError(f"{name}: expected {dimensions} dimensions, got {tuple(value.shape)}")
     found = value.detach().float()
     if not bool(torch.isfinite(found).all()):
-        raise ValueError(f"{name}: expected finite numbers of single precision, got others")
+        raise ValueError(f"{name}: expected finite numbers of single precision, got other values")
     return found
 
 

@@ -70,7 +70,7 @@ class StateRows(RowDetails):
             raise ValueError(f"noise.{error}") from None
         for name, value in self.noise.items():
             if name != "type" and (name not in known or isinstance(value, str)):
-                raise ValueError("noise: expected the numbers that describe Σ, got others")
+                raise ValueError("noise: expected the numbers that describe Σ, got other values")
             if isinstance(value, int):
                 integer(f"noise.{name}", int(value))
 
@@ -134,11 +134,11 @@ def recompute(release: Release[StateRows]) -> str:
         raise ValueError("its details give another 'title'")
     check_digests(release, (StateRows.tensor,))
     if details.origin is not None and release.digests[1:] != details.origin.public.digests:
-        raise ValueError("its origin gives other digests")
+        raise ValueError("its digests differ from those that its origin gives")
     held = only(release, RenyiDP)
     # states are released by one Gaussian shift, which has one bound
     if len(release.guarantees) != (0 if held is None else 1):
-        raise ValueError("expected a Rényi bound of states, or none, got others")
+        raise ValueError("expected a Rényi bound of states, or none, got other values")
     if held is None:
         return ""
     check_assumed(release, ASSUMPTIONS)

@@ -40,7 +40,9 @@ class Recipe:
 
     def _together(self) -> None:
         if self.adversary and not self.noisy:
-            raise ValueError("adversary: expected 0 without the noise that it attacks, got more")
+            raise ValueError(
+                "adversary: expected 0 where no noise is added that it could attack, got more"
+            )
 
 
 @value

@@ -165,12 +165,14 @@ class PredictiveQuotient:
         """
         if self.reads == "states":
             if states is None:
-                raise ValueError("states: expected some, which the encoder reads, got None")
+                raise ValueError("states: expected the states that the encoder reads, got None")
             rows = as_states("states", states, width=self.width)
             parts = torch.split(rows, ROWS_TOGETHER)
         else:
             if behaviours is None:
-                raise ValueError("behaviours: expected some, which the encoder reads, got None")
+                raise ValueError(
+                    "behaviours: expected the behaviours that the encoder reads, got None"
+                )
             known = Behaviours.of(behaviours)
             if known.vocabulary != self.width:
                 raise ValueError(
@@ -264,7 +266,7 @@ def _loaded(tensors: Mapping[str, Tensor], ball: Ball, recipe: Recipe) -> Quotie
     network.load_state_dict(dict(tensors))
     check_network("network", network)
     if not bool((network.scale > 0).all()):
-        raise ValueError("scale: expected numbers > 0, got others")
+        raise ValueError("scale: expected numbers > 0, got other values")
     return network.eval().requires_grad_(False)
 
 
@@ -279,7 +281,7 @@ def _seen(reads: str, states: Any, known: Behaviours, device: torch.device) -> S
     if reads == "behaviours":
         return lambda rows: logarithms(known.probabilities(rows)).to(device)
     if states is None:
-        raise ValueError("states: expected some, which the encoder reads, got None")
+        raise ValueError("states: expected the states that the encoder reads, got None")
     public = as_states("states", states)
     if len(public) != len(known):
         raise ValueError(f"behaviours: expected {len(public)} rows, one a state, got {len(known)}")

@@ -294,7 +294,7 @@ def _check_choices(details: PeopleDetails) -> None:
     allowed = ChoiceRanges.of(details.numbers_level, share, count, pure=pure)
     value, end = details.quantile_ranges
     if value > allowed.value * (1.0 + SPENT_SLACK) or end > allowed.end * (1.0 + SPENT_SLACK):
-        raise ValueError("the choices of its quantiles tell more than their share")
+        raise ValueError("the choices of its quantiles spend more than their share of the budget")
 
 
 def check_level(details: PeopleDetails) -> None:

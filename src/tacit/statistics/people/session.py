@@ -140,8 +140,8 @@ def _needed(pool: Pool, query: Any, target: str | None) -> Pool:
     sought = [name for name in pool.seekable if name in groups]
     if len(sought) > 1:
         raise ValueError(
-            f"query: expected the keys of {', '.join(sought)} one column after the other, as one "
-            "answer finds those of one, got several that are not found yet"
+            f"query: expected at most one column whose keys are still to be found, as one answer "
+            f"finds those of one column, got {', '.join(sought)}"
         )
     needed = tuple(at for at in pool.unknown if read is None or pool.columns[at] in read)
     # what is not read has no bounds, and is told of none

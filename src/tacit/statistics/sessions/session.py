@@ -111,7 +111,10 @@ class Session:
     ) -> None:
         boolean("no_budget", no_budget)
         if (ledger is None) != (secret is None):
-            raise ValueError("ledger: expected it with the name of a secret, got one of them alone")
+            raise ValueError(
+                "ledger: expected a ledger together with the name of a secret, got "
+                "one of them alone"
+            )
         keeping = keeping_of(promise)
         if keeping.session is None:
             name = type(promise).__name__
@@ -271,7 +274,7 @@ class Session:
             positive("error", float(largest.min(initial=np.inf)))
             left = self.remaining
             if left <= 0.0:
-                raise ValueError("error: expected something left of the budget, got none")
+                raise ValueError("error: expected a budget with something left, got none left")
             return Offer(self, self._questions.price(query, target, largest, left, state), state)
         if spend is None:
             part = in_interval("share", share, 0.0, 1.0, open_low=True)
@@ -505,7 +508,9 @@ class WholeSession:
         if state.counted is not None:
             number, seal = state.counted
             if self.ledger.reserved(number, secret, seal=seal).status == "cancelled":
-                raise ValueError("ledger: expected one that counts the session, got it cancelled")
+                raise ValueError(
+                    "ledger: expected a ledger that still counts the session, got a cancelled one"
+                )
             guarantee = [replace(one, epsilon=0.0, delta=0.0) for one in guarantee]
         held = self.ledger.reserve(
             secret, guarantee, description, reproducible=reproducible, no_budget=no_budget

@@ -44,11 +44,11 @@ def story(result: dict[str, Any]) -> str:
     text = sizes["text"].replace("_", " ")
     return f"""`tacit/small` (5.8 million parameters) is adapted to {text},
 {sizes["records"]:,} records of {sizes["length"]} tokens, by DP-LoRA-FA of rank {sizes["rank"]} on
-every linear layer, {sizes["steps"]} steps of {sizes["batch"]} expected records, Adam,
-δ = {result["delta"]:g}; without noise by the same at a third of the rate. Fair coins put half of
-{sizes["canaries"]} canaries (a sentence with six secret digits, one copy each) among them.
-Held-out loss in nats a token ({before}); exposure in bits, a mean over canaries;
-coins guessed by the better of two attackers, by how far a canary's loss fell and by its gradient
+every linear layer, {sizes["steps"]} steps of {sizes["batch"]} expected records, Adam, δ =
+{result["delta"]:g}. The run without noise is the same at a third of the learning rate. Fair coins
+put half of {sizes["canaries"]} canaries (a sentence with six secret digits, one copy each) among
+them. Held-out loss in nats a token ({before}); exposure in bits, a mean over canaries; coins
+guessed by the better of two attackers, by how far a canary's loss fell and by its gradient
 against what the run added, with what the certificate leaves at even odds."""
 
 

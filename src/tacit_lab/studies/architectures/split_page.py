@@ -173,7 +173,7 @@ def units(groups: dict[str, Any]) -> tuple[str, str, str, str] | None:
         "a defence gain",
         "v × "
         + ", ".join(f"{entry['factor']:g}" for entry in held)
-        + ", the same function: G_Mah "
+        + " (the model's function stays the same): G_Mah "
         + ", ".join(f"{g:.3g}" for g in gains)
         + f"; M* × {moved:.3f}",
         "does not hold" if max(gains) > 3 * min(gains) else "holds",

@@ -111,8 +111,9 @@ def _ranks(result: dict[str, Any]) -> list[str]:
                     f"{100 * agreed['same']:.1f}" if agreed else "–",
                 ])  # fmt: skip
     return [
-        filled("""By the rank, in k directions and with all numbers of the factors; agreement is of
-all cosines of compact factors with those of the full space, n = 100, no privacy:"""), "",
+        filled("""Accuracy by rank r, in k directions and with all numbers of the factors. The
+agreement compares the cosines of compact factors with those of the full space, at n = 100 without
+noise:"""), "",
         *table(
             ["r", "k", *map(budget, epsilons), "mean error of a cosine",
              "same first as in the full space, percent"],

@@ -145,7 +145,7 @@ class LearnedInverter(Inverter):
         model.check_tokens(tokens[: model.context][None], name="stream")
         if int(tokens.min()) < 0 or int(tokens.max()) >= model.vocabulary:
             raise ValueError(
-                f"stream: expected tokens from 0 to {model.vocabulary - 1}, got others"
+                f"stream: expected tokens from 0 to {model.vocabulary - 1}, got other values"
             )
         if size > model.context:
             raise ValueError(f"length: expected at most {model.context}, got {size}")
