@@ -151,7 +151,11 @@ def test_another_run_and_damaged_files_are_refused(tmp_path):
 
 def test_one_process_at_a_time_trains_in_a_folder(tmp_path):
     one, two = folder_of(tmp_path), folder_of(tmp_path)
-    with one.alone(), pytest.raises(ValueError, match="no other process is training in"), two.alone():
+    with (
+        one.alone(),
+        pytest.raises(ValueError, match="no other process is training in"),
+        two.alone(),
+    ):
         pass
     with two.alone():
         pass

@@ -58,10 +58,11 @@ class TextFlags:
     panel: ClassVar[str] = "Data"
 
     encoding: Annotated[
-        str | None, typer.Option(help="Encoding of a CSV file; found when left out.")
+        str | None, typer.Option(help="Encoding of a CSV file. Found when left out.")
     ] = None
     delimiter: Annotated[
-        str | None, typer.Option(help="What separates the fields of a CSV file; found as well.")
+        str | None,
+        typer.Option(help="What separates the fields of a CSV file. Found when left out."),
     ] = None
     decimal: Annotated[str, typer.Option(help="Mark in the numbers of texts, . or a comma.")] = "."
 

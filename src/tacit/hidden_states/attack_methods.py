@@ -54,8 +54,9 @@ class LayerInverter:
     """Which inverter is put to the releases of a layer.
 
     Args:
-        kind: right-to-left (usual of the last state), at-once (every position by itself), forward
-            (usual of all), or training-free (of all: states of candidates).
+        kind: How prompts are read. right-to-left is usual for the last state, and forward for the
+            states of all positions. at-once reads every position by itself. training-free compares
+            states of all positions with those of candidates.
         verify: Run guesses through the model and keep the best.
         clean_trained: Learn from clean states, not from releases.
         fit: How a network learns.

@@ -108,4 +108,4 @@ def published_beside(release: Release[Any]) -> list[str]:
             numbers.append("the sampling error of each")
     fields = [words for name, words in FIELDS.items() if content.get(name)]
     settings = [name.replace("_", " ") for name in content["details"]]
-    return [*numbers, *fields, f"and what the workflow was set to ({', '.join(settings)})"]
+    return [*numbers, *fields, f"and the settings of the workflow ({', '.join(settings)})"]

@@ -76,7 +76,7 @@ def coordinates(
         rows = joined.double().numpy()
         if not np.isfinite(rows).all():
             held = ", ".join(str(int(one)) for one in records[:3])
-            raise ValueError(f"data: expected finite gradients, not so among records {held}, …")
+            raise ValueError(f"data: expected finite gradients, got others among records {held}, …")
         if frame.centre is not None:
             # y_i = Dᵀ (b_i − c)
             rows = rows - frame.centre

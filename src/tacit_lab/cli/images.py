@@ -203,7 +203,7 @@ def _decode(
     # image i lies between offsets i and i + 1
     places = offsets.tolist()
     if places[0] < 0 or places[-1] > len(content) or places != sorted(places):
-        raise ValueError("offsets: expected places in jpeg, rising")
+        raise ValueError("offsets: expected places in jpeg, each above the one before")
     try:
         found = [
             np.asarray(Image.open(io.BytesIO(content[start:end])).convert("RGB"))

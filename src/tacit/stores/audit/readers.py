@@ -35,7 +35,7 @@ CERTIFIED = "codes with their certificate"
 WHOLE = "a file of whole numbers"
 WHOLE_STANDING = "as whole numbers: quantised vectors, or codes without the certificate beside them"
 WHOLE_INSTEAD = (
-    "tacit hidden encode what they were made of: its codes have a certificate beside them"
+    "run tacit hidden encode on what they were made of, which writes a certificate beside the codes"
 )
 # files of rows that are read, whatever the order and the type of their numbers
 READ = (*SUFFIXES, ".npz")

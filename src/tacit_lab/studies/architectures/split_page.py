@@ -209,7 +209,7 @@ def penalty(groups: dict[str, Any]) -> tuple[str, str, str, str] | None:
     near = abs(with_it / without - 1.0) < 0.1
     return (
         "The Jacobian penalty matters only marginally (Y.1)",
-        "G_Mah 11.9 without it, about as much with it",
+        "G_Mah is 11.9 without the penalty and about as much with it",
         f"M* {with_it:.1f} with λ = 10⁻³, {without:.1f} without, at the same seeds",
         "holds" if near else "does not hold",
     )

@@ -102,7 +102,7 @@ def _verdicts(
             for row in read
         )
         found.append(
-            "* Where no candidates are given the norm says next to nothing, and the rotation is as "
-            f"good as what is known of it. Last tokens read back at T = 16: {both}."
+            "* Without candidates the norm says next to nothing, and the rotation protects only as "
+            f"far as it stays unknown. Last tokens read back at T = 16: {both}."
         )
     return found
