@@ -11,9 +11,11 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from markupsafe import Markup
 
+from tacit import Draw, Effort, Rows
 from tacit.guarantees import (
     ApproximateDP,
     GaussianDP,
@@ -32,6 +34,7 @@ from tacit.pages.terms import TERMS, bracketed
 from tacit.pages.words import plus_minus, verdict
 from tacit.releases import Attack, Release, load
 from tacit.report import render_certificate, render_report, write_certificate
+from tacit.statistics import privatize
 from tests.accessible import unbracketed
 from tests.cli_runner import Tacit
 from tests.releases.files import MAKERS, real
@@ -186,6 +189,14 @@ def test_a_half_width_is_of_95_percent_or_says_its_level() -> None:
         plus_minus(Interval(0.5, 0.49, 0.51, confidence=0.999)) == "50.0% [49.0%, 51.0%] at 99.9%"
     )
     assert plus_minus(Interval(0.05, 0.05, 0.05, confidence=None)) == "5% exactly"
+
+
+@pytest.mark.parametrize("promise", [Rows(success=0.7, person="who"), Draw(nats=2, person="who")])
+def test_all_rows_of_a_person_are_one_record(promise: Rows | Draw) -> None:
+    table = np.column_stack([np.arange(24.0), np.arange(24) % 12])
+    release = privatize("mean", table, promise, Effort(trials=0), columns=["x", "who"])
+    assert record_words(release) == "one person with all rows of that person"
+    assert "as many records" not in render_certificate(release)
 
 
 @pytest.mark.parametrize("name", MAKERS)

@@ -336,7 +336,7 @@ def test_fine_codes_are_of_the_documents_that_they_were_sealed_with(tmp_path):
     store.add([Document(id=anew.id, text="anew")], vectors(1, 8), replace=True)
     # as many documents of the same handles, but one is a former one: its own seal is whole
     backend.write(backend.state(), sealed, first)
-    with pytest.raises(ValueError, match="its documents are others than those of its fine codes"):
+    with pytest.raises(ValueError, match="its documents differ from those of its fine codes"):
         store.search(vectors()[3])
 
 

@@ -329,8 +329,8 @@ class Pool:
             elif not hidden:
                 lines.append(
                     f"{name} has {len(kind.levels)} levels, coded in the order of their names; "
-                    "they were read from the table and are not named here: levels that are "
-                    "declared are"
+                    "they were read from the table, so they are not named here (declared levels "
+                    "are)"
                 )
         return tuple(lines)
 

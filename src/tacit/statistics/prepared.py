@@ -251,8 +251,8 @@ def warnings_of(numbers: Numbers) -> list[str]:
     drowned = [one.name for one in numbers if one.error > abs(one.value) > 0.0]
     if drowned:
         lines.append(
-            f"noise exceeds the value of {_some(drowned)}: take it as near zero, or allow a higher "
-            "success"
+            f"noise exceeds the value of {_some(drowned)}: treat the value as near zero, or allow "
+            "a higher success"
         )
     return lines
 

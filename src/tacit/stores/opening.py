@@ -209,7 +209,7 @@ class StoreReading:
         named = digest_of(columns.handles, columns.versions)
         if fine is not None and self._key is not None and self._heading.rows != named:
             # written to between the two looks, or by who has no key
-            raise ChangedError("store: its documents are others than those of its fine codes")
+            raise ChangedError("store: its documents differ from those of its fine codes")
         self._columns = columns
         self._header, self._settings = header, header.settings
         self._ranking, self._known = None, None

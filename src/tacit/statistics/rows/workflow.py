@@ -43,8 +43,8 @@ AS_IT_IS = (
     'is, method="swaps", may need several times less, with confidence in place of the theorem'
 )
 FEW_ROWS = (
-    "no sampling error is told where a few rows of the pool make most of it, as under heavy tails "
-    "or in small pools: "
+    "no sampling error is given where a few rows make most of it, as under heavy tails or in "
+    "small pools: "
 )
 
 

@@ -240,7 +240,8 @@ def _live_faults(opened: OpenedStore, codec: Codec | None, coded: int | None) ->
                 what=(
                     f"live vectors: {len(rows) - coded:,} of {len(rows):,} are none of the codebook"
                 ),
-                remedy="tacit hidden encode and decode, and a new store of what decode writes",
+                remedy="run tacit hidden encode and decode, and make a new store of what decode "
+                "writes",
             )
         )
     elif opened.index is not None and opened.index.exact and coded is None:

@@ -48,11 +48,11 @@ class OpenedStore:
     sealed: StoreHeader | None = None
     rows: int | None = None
     most: int | None = None
-    clean: str = "write the store anew in another folder, and remove this one"
+    clean: str = "write the store again in another folder, and remove this one"
     standing: str = "as numbers, exact unless they are decoded codes"
     instead: str = (
-        "tacit audit store PATH --codebook BOOK if they are decoded codes; else tacit hidden "
-        "encode, and the codes in their place"
+        "if they are decoded codes, run tacit audit store PATH --codebook BOOK; else run tacit "
+        "hidden encode, and store the codes in their place"
     )
     parts: Mapping[str, OpenedStore] = field(default_factory=dict)
 

@@ -231,7 +231,7 @@ class FolderBackend(Backend):
                 raise ValueError
         except FileNotFoundError:
             # another process has committed since the manifest was read, or the file is lost
-            raise ChangedError(f"store: {place} is gone, which its manifest names") from None
+            raise ChangedError(f"store: its manifest names {place}, which is missing") from None
         except (OSError, SafetensorError, KeyError, ValueError, TypeError):
             raise ValueError(f"store: {place} is cut off or not a part of a store") from None
         codes = check_codes(tensors["codes"], sizes)
