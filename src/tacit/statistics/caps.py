@@ -125,5 +125,7 @@ def caps_of(promise: Any, *, grouped: bool) -> Caps | None:
     """
     rows, groups = getattr(promise, "max_rows", None), getattr(promise, "max_groups", None)
     if groups is not None and not grouped:
-        raise ValueError("max_groups: expected a query by groups (and no session), got another")
+        raise ValueError(
+            "max_groups: expected a query by groups, outside a session, got another query"
+        )
     return None if rows is None and groups is None else Caps(rows, groups)

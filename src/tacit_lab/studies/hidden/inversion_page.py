@@ -74,8 +74,9 @@ def _codes(rows: list[dict[str, Any]]) -> str:
         return ""
     last = next((row["fallback"] for row in rows if "fallback" in row), None)
     tried = (
-        f" Where no candidate has a code that reads predictions, the model's {last} likeliest "
-        "tokens are tried, and all of the vocabulary for the others."
+        f" For codes that depend on predictions, the model's {last} likeliest tokens are tried "
+        "where no candidate has the released code; for the other releases the whole "
+        "vocabulary is tried."
     )
     return (
         " Codes are read in the place of the last state for their KL, and isotropic noise is "

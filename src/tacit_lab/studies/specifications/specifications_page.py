@@ -301,9 +301,7 @@ def _timed(result: dict[str, Any]) -> str:
     held = result["seconds"]
     told = [f"{value:.2g} s for {name}" for name, value in held.items()]
     return (
-        "A specification takes "
-        + ", ".join(told)
-        + " of one thread, the median of those made here."
+        "A specification takes " + ", ".join(told) + " on one thread (medians of those made here)."
     )
 
 
