@@ -138,7 +138,7 @@ EYE = np.eye(DIM)
         (lambda: align_pairs(EYE[:0], EYE[:0]), "states"),
         (lambda: align_pairs(EYE[:2], EYE[:3]), "released: expected one for each"),
         (lambda: align_pairs(EYE, EYE[:, :3]), "released: expected 12 columns"),
-        (lambda: align_pairs(0.0 * EYE, EYE), "states: expected some that are not zero"),
+        (lambda: align_pairs(0.0 * EYE, EYE), "states: expected states that are not all zero"),
         (lambda: align_pairs(EYE, EYE, tolerance=1.0), "tolerance"),
         (lambda: align_population(EYE, np.ones((20, DIM))), "public: expected more rows than 12"),
         (lambda: align_population(np.ones((20, DIM)), EYE), "released: expected more rows than 12"),

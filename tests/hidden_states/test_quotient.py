@@ -120,7 +120,7 @@ def test_encoders_of_any_depth_read_states_or_behaviours(tmp_path, depth, reads)
     assert held.encode(states, behaviours=logits).shape == (200, 3)
     held.save(tmp_path / "q.safetensors")
     assert PredictiveQuotient.load(tmp_path / "q.safetensors").digest == held.digest
-    with pytest.raises(ValueError, match=f"{reads}: expected some"):
+    with pytest.raises(ValueError, match=f"{reads}: expected the {reads} that the encoder reads"):
         held.encode(**{"behaviours" if reads == "states" else "states": logits})
 
 

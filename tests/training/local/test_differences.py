@@ -237,7 +237,10 @@ def test_nested_inputs_are_taken_apart():
         ({"optimizer": lambda p: torch.optim.SGD(p, lr=0.0)}, "expected steps that change"),
         ({"optimizer": lambda p: torch.optim.SGD(p, lr=1e308)}, "finite"),
         ({"loss": lambda m, x, y: m(x).sum()}, "loss: expected one loss per example"),
-        ({"loss": lambda m, x, y: torch.zeros(len(y))}, "loss: expected losses of the model"),
+        (
+            {"loss": lambda m, x, y: torch.zeros(len(y))},
+            "loss: expected losses that depend on the model",
+        ),
         ({"loss": lambda m, x, y: m(x)[:, 0] * math.nan}, "loss: expected finite losses"),
     ],
 )
