@@ -366,8 +366,8 @@ def test_guarantees_of_codes_are_those_that_their_number_and_epsilon_give(plain)
         return {**exact, "details": {**details, "promise": promise}}
 
     for content, sentence in (
-        (edited(exact, 2, **success), "guarantees of other types"),
-        (edited(exact, 2, **private), "guarantees of other types"),
+        (edited(exact, 2, **success), "guarantees have other types"),
+        (edited(exact, 2, **private), "guarantees have other types"),
         (edited(exact, 0, secret="the weather"), "another 'secret'"),
         (edited(exact, 0, assumptions=[]), "assumptions were removed"),
         (edited(exact, 0, evidence="numerical"), "another 'evidence'"),

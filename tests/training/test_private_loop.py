@@ -258,7 +258,7 @@ def test_what_is_not_trained_may_not_move():
         optimizer.step()
     with torch.no_grad():
         model[0].weight += 1
-    with pytest.raises(ValueError, match="not trained to stay as it was"):
+    with pytest.raises(ValueError, match="not trained to stay as they were"):
         private.release()
 
 
