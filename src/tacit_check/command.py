@@ -53,8 +53,7 @@ def each(arguments: Sequence[str] | None = None) -> int:
         return REFUSED
     # once, before a process of its own for every file
     importlib.import_module("tacit_check.claims")
-    found = ((path, within(path, chosen.data)) for path in chosen.files)
-    return max(tell(path, answer, plain=chosen.json) for path, answer in found)
+    return max(tell(path, within(path, chosen.data), plain=chosen.json) for path in chosen.files)
 
 
 def within(path: str, data: str | None = None) -> dict[str, Any]:
@@ -85,8 +84,8 @@ def within(path: str, data: str | None = None) -> dict[str, Any]:
     ended = os.WTERMSIG(os.waitpid(child, 0)[1])
     if content and not ended:
         return dict(json.loads(content))
-    late = ended in (signal.SIGXCPU, signal.SIGKILL)
-    return refusal("needs more than " + (f"{SECONDS} s" if late else f"{MEGABYTES} MB"))
+    least = f"{SECONDS} s" if ended in (signal.SIGXCPU, signal.SIGKILL) else f"{MEGABYTES} MB"
+    return refusal(f"needs more than {least}")
 
 
 def limit() -> None:

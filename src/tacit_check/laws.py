@@ -124,8 +124,7 @@ class Lattice:
         ``//`` leaves what is smaller than the divisor at 0 and is the floor of all else: the floor
         of what is not negative.
         """
-        unit = fmpz(1) << self.bits
-        return (products + fmpz_poly([unit - 1] * len(products))) // unit
+        return (products + fmpz_poly([2**self.bits - 1] * len(products))) // fmpz(2**self.bits)
 
     def joined(self, one: Any, other: Any) -> Any:
         """Return the mass beyond of a sum: 1 − (1 − a)(1 − b), at most."""

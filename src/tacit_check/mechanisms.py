@@ -69,8 +69,7 @@ class Reader:
         self.left, self.level = MOST_NODES, 0
         # what is taken as given, the theorems that are used, and what is true up to something
         self.given = dict.fromkeys(proof.given)
-        self.theorems: dict[str, None] = {}
-        self.notes: dict[str, None] = {}
+        self.theorems, self.notes = dict[str, None](), dict[str, None]()
 
     def read(self, node: Any) -> Known:
         """Return what is known of a node."""
@@ -96,8 +95,7 @@ class Reader:
         """Return the curves of a node that is one release."""
         found = self.read(node)
         known = [part for parts in found.choices for part in parts]
-        alone = not found.unknown and len(known) == 1 and known[0][0] == 1
-        require(alone, "of: expected one release")
+        require(not found.unknown and [one for one, _ in known] == [1], "of: expected one release")
         return known[0][1]
 
     def told(self, name: str, *kinds: str, given: str) -> Any:

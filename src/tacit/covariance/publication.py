@@ -148,6 +148,7 @@ def rounded_sum(value: Array, noise: Array, grid: Array) -> Array:
         noise: (n, d).
         grid: (d,) powers of two; 0 where there is no noise, and the value stands as it is.
     """
+    value, noise, _ = np.broadcast_arrays(value, noise, grid)
     released = np.empty(value.shape)
     for start in range(0, grid.size, TOGETHER):
         part = slice(start, start + TOGETHER)
