@@ -147,7 +147,16 @@ def own(given: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def test_an_audit_of_the_users_own_prompts(tacit: Tacit, own: tuple[str, ...]) -> None:
-    limits = ("--max-attack", "1", "--min-agreement", "0.01", "--codewords", "8")
+    limits = (
+        "--max-attack",
+        "1",
+        "--max-gain",
+        "0.9",
+        "--min-agreement",
+        "0.01",
+        "--codewords",
+        "8",
+    )
     done = tacit("audit", "model", "--layer", "1", *own, *limits, "--kl-budgets", "0.1",
                  "--json", "-")  # fmt: skip
     assert done.code == 0, done.err

@@ -76,7 +76,7 @@ def test_kinds_of_budget_are_added_and_dropped(path: Path, tacit: Tacit) -> None
     assert tacit(*command, "--drop", "mi_budget, mu").code == 0
     assert Ledger(path).budget("customers") == Budget(epsilon=1.0, delta=1e-6, orders=(8.0, 16.0))
     refused(tacit(*command, "--drop", "mu"), "drop: expected a budget that has mu")
-    refused(tacit(*command, "--drop", "mu", "--mu", "1"), "--drop", "no limit")
+    refused(tacit(*command, "--drop", "mu", "--mu", "1"), "--drop", "no new limit")
     refused(tacit(*command, "--orders", "x", "--epsilon", "1"), "--orders", "'x'")
     refused(tacit(*command, "--orders", "8"), "epsilon: expected a value beside")
     Ledger(path).reserve("customers", gaussian_curve(50.0), "curve").commit({})

@@ -55,8 +55,8 @@ def test_a_secret_is_named_beside_the_ledger_of_a_policy(policy, tmp_path, tacit
 
 def test_what_a_policy_names_is_not_named_otherwise(policy, tmp_path, tacit: Tacit) -> None:
     file = policy('ledger = "l.db"\nsecret = "shop"')
-    refused(tacit(*ASKED, file, "--secret", "other"), "--secret", "of the policy")
-    refused(tacit(*ASKED, file, "--ledger", tmp_path / "m.db"), "--ledger", "of the policy")
+    refused(tacit(*ASKED, file, "--secret", "other"), "--secret", "as the policy says")
+    refused(tacit(*ASKED, file, "--ledger", tmp_path / "m.db"), "--ledger", "as the policy says")
     done = tacit(*ASKED, file, "--ledger", tmp_path / "l.db", "--secret", "shop")
     assert done.code == 0, done.err
     refused(tacit(*ASKED, policy(""), "--secret", "shop"), "--secret", "--ledger beside it")

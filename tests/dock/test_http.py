@@ -144,7 +144,7 @@ def test_a_route_without_a_rule_does_not_start(tmp_path, monkeypatch):
     def health(reader: Reader) -> None:
         del reader
 
-    with pytest.raises(RuntimeError, match="GET /v1/health does not ask"):
+    with pytest.raises(RuntimeError, match="GET /v1/health does not check the rights"):
         routes.check_routes([stray])
 
     @stray.get("/v1/secret")
