@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit._ground.checks import Array
+from tacit.statistics.tables.table import Category
 
 Places = npt.NDArray[np.intp]
 Kept = npt.NDArray[np.bool_]
@@ -129,3 +130,16 @@ def caps_of(promise: Any, *, grouped: bool) -> Caps | None:
             "max_groups: expected a query by groups, outside a session, got another query"
         )
     return None if rows is None and groups is None else Caps(rows, groups)
+
+
+def in_order(values: Array, levels: tuple[float, ...] | None, kind: Category | None) -> Array:
+    """Return a column as its rows are put in order: words by their bytes; NaN where no level."""
+    found = values if levels is None else np.where(np.isin(values, levels), values, np.nan)
+    if kind is None or not len(kind.levels):
+        return found
+    coded = [one.encode() for one in kind.levels]
+    ranks = np.empty(len(coded))
+    ranks[sorted(range(len(coded)), key=coded.__getitem__)] = np.arange(len(coded))
+    # what is no code is NaN already
+    places = np.nan_to_num(found).astype(np.intp)
+    return np.where(np.isnan(found), np.nan, ranks[places])

@@ -15,7 +15,7 @@ from tacit._ground.numbers import LARGEST_EXACT
 from tacit._ground.reprs import shown
 from tacit.guarantees.adjacency import Adjacency
 from tacit.releases.promises import AUTO, Table
-from tacit.statistics.caps import caps_of
+from tacit.statistics.caps import caps_of, in_order
 from tacit.statistics.gaps import (
     as_numbers,
     nothing_there,
@@ -192,7 +192,7 @@ class Pool:
                 # a row with nothing in a column that is read is none of the person's rows
                 whole = np.flatnonzero(~np.isnan(rows[:, read]).any(axis=1))
                 held = {
-                    labels[at]: _compared(rows[whole, at], declared.get(at), categories.get(name))
+                    labels[at]: in_order(rows[whole, at], declared.get(at), categories.get(name))
                     for at, name in sorted(enumerate(labels), key=lambda pair: pair[1])
                     if at in read or at in grouped
                 }
@@ -592,19 +592,6 @@ def _recode(pool: Any, name: str, declared: Sequence[str]) -> DataTable:
         categories={**pool.categories, name: Category(levels, declared=True)},
         notes=tuple(note for note in pool.notes if note != observed_note(name)),
     )
-
-
-def _compared(values: Array, levels: tuple[float, ...] | None, kind: Category | None) -> Array:
-    """Return a column as its rows are put in order: words by their bytes; NaN where no level."""
-    found = values if levels is None else np.where(np.isin(values, levels), values, np.nan)
-    if kind is None or not len(kind.levels):
-        return found
-    coded = [one.encode() for one in kind.levels]
-    ranks = np.empty(len(coded))
-    ranks[sorted(range(len(coded)), key=coded.__getitem__)] = np.arange(len(coded))
-    # what is no code is NaN already
-    places = np.nan_to_num(found).astype(np.intp)
-    return np.where(np.isnan(found), np.nan, ranks[places])
 
 
 def _take_persons(
