@@ -36,8 +36,13 @@ def as_float(name: str, value: Any) -> float:
     return number
 
 
+def masked(value: Any) -> bool:
+    """Return whether an array hides entries; ``numpy.ma`` is loaded for masked arrays alone."""
+    return hasattr(value, "_mask") and np.ma.is_masked(value)
+
+
 def _is_array(value: Any) -> bool:
-    return len(getattr(value, "shape", ())) > 0 or np.ma.is_masked(value)
+    return len(getattr(value, "shape", ())) > 0 or masked(value)
 
 
 def positive(name: str, value: Any, *, allow_inf: bool = False) -> float:
@@ -102,7 +107,7 @@ def boolean(name: str, value: Any) -> bool:
 
 def array(name: str, value: Any, *, ndim: int | tuple[int, ...]) -> Array:
     """Return ``value`` as a finite float64 array with ``ndim`` dimensions, none of them empty."""
-    if np.ma.is_masked(value):
+    if masked(value):
         hidden = int(np.asarray(value.mask).sum())
         raise ValueError(f"{name}: expected numbers in every entry, got {hidden} masked entries")
     try:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit._ground.checks import Array
+from tacit._ground.checks import Array, masked
 from tacit.specifications.projections import shared_normals
 
 # β: how much of a scatter is about the inputs themselves.
@@ -120,7 +120,7 @@ def weights_of(targets: Any, names: Sequence[str], count: int, *, given: str) ->
 
 def _read(targets: Any, given: str) -> Any:
     """Return targets as an array; of a list each as it is, so that none decides another's type."""
-    if np.ma.is_masked(targets):
+    if masked(targets):
         raise ValueError(f"{given}: expected a target of every record, got masked ones")
     if isinstance(targets, Tensor):
         return targets.detach().cpu().numpy()

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tacit._ground.checks import Array, plain
+from tacit._ground.checks import Array, masked, plain
 from tacit.compute import parallel_map
 from tacit.statistics.errors import two_digits_up
 from tacit.statistics.queries.statistic import Query
@@ -99,7 +99,7 @@ def _numbers(result: Any) -> Array | None:
     """
     try:
         raw = np.asarray(plain(result))
-        if np.ma.is_masked(result) or raw.dtype.kind not in REAL_KINDS:
+        if masked(result) or raw.dtype.kind not in REAL_KINDS:
             return None
         if raw.dtype.kind == "O" and not all(hasattr(entry, "__float__") for entry in raw.flat):
             return None

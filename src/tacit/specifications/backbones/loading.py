@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tacit._ground.checks import integer
+from tacit._ground.checks import integer, masked
 from tacit._ground.reprs import shown
 from tacit.models.loading import SMALL, is_here, loading
 from tacit.models.loading import STORED as STORED_TEXT
@@ -232,7 +232,7 @@ class _Texts:
 
 def _vectors(data: Any) -> Tensor:
     try:
-        if np.ma.is_masked(data):
+        if masked(data):
             raise TypeError
         held = np.asarray(data)
         if held.dtype.kind not in "fiub":

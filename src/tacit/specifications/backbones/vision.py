@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tacit._ground.checks import masked
 from tacit._ground.reprs import shown
 
 STORED = Path(__file__).parent / "stored"
@@ -116,7 +117,7 @@ def _numbers(data: Any) -> Tensor:
         held = data.detach().cpu()
         plain = held.is_floating_point() or held.dtype == torch.bool
         return held.float() / (1.0 if plain else 255.0)
-    if np.ma.is_masked(data):
+    if masked(data):
         raise ValueError("data: expected pictures without masked entries")
     try:
         found = np.asarray(data)
