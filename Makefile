@@ -38,8 +38,9 @@ MEMORY := $(shell [ "$$(df -k --output=avail /dev/shm 2>/dev/null | tail -n 1)" 
 # One process per core, one thread each: the BLAS of several processes would spin for each other.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(if $(TMPDIR),,$(if $(MEMORY),TMPDIR=$(MEMORY)))
 
+# Of all tests what takes moments; CASES=all, or tests by name in TEST, leaves no case out.
 test: $(INSTALLED)
-	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist worksteal $(TEST)
+	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist worksteal $(if $(TEST)$(filter all,$(CASES)),,--quick) $(TEST)
 
 # The long oracles, quadrature and enumeration that take seconds each, and the examples of the pages.
 test-thorough: $(INSTALLED)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import Measured, long_cases, test_of
 from tests.cli_runner import Tacit, in_process
 
 # Marks that some run asks for alone.
@@ -42,14 +43,18 @@ def postgres() -> Iterator[str]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Take ``--thorough``: the long oracles, and nothing else."""
+    """Take ``--thorough``, the long oracles and nothing else, and what tells long cases."""
     parser.addoption("--thorough", action="store_true", help="run the long oracles alone")
+    parser.addoption("--quick", action="store_true", help="leave out what tests/long.txt names")
+    parser.addoption("--measure-cases", action="store_true", help="write tests/long.txt anew")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Start no processes for what takes long here: the tests keep every core busy as it is."""
     from tacit.compute import mapping
 
+    if config.getoption("--measure-cases") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Measured())
     mapping.WORTH_STARTING_WORKERS_SECONDS = math.inf
 
 
@@ -78,20 +83,26 @@ def marks_of(path: Path) -> frozenset[str]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the long oracles to ``make test-thorough``, which runs them alone."""
+    """Leave the long oracles to ``make test-thorough``, long cases to those who ask for all."""
     for item in items:
         borrowed = {mark.name for mark in item.iter_markers()} & set(APART) - marks_of(item.path)
         if borrowed:
             # a run that asks for it would not find it
             raise pytest.UsageError(f"{item.nodeid}: mark it {sorted(borrowed)} in its own file")
     thorough = config.getoption("--thorough")
-    kept = [item for item in items if ("thorough" in item.keywords) == thorough]
+    long = long_cases() if config.getoption("--quick") else frozenset()
+    kept = [
+        item
+        for item in items
+        if ("thorough" in item.keywords) == thorough
+        and not long & {item.nodeid, test_of(item.nodeid)}
+    ]
     if any("::" in argument for argument in config.args):
         # a test asked for by its name is run
         return
     if len(kept) < len(items):
-        gone = [item for item in items if ("thorough" in item.keywords) != thorough]
-        config.hook.pytest_deselected(items=gone)
+        run = set(kept)
+        config.hook.pytest_deselected(items=[item for item in items if item not in run])
         items[:] = kept
 
 
