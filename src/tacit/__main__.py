@@ -18,6 +18,7 @@ class Seldom:
     def find_spec(
         name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        """Return where a module of ``SELDOM`` is, its loader waiting; None of any other."""
         if name not in SELDOM:
             return None
         spec = PathFinder.find_spec(name, path, target)
