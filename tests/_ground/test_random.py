@@ -1,11 +1,13 @@
 """Released randomness: words to normals, their law, and the exact discrete Gaussian."""
 
 import math
+import os
 
 import mpmath
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import ndtri
 
 from tacit._ground import random as _randomness
 from tacit._ground.random import fair_choices, normals_from_words, released_normal, standard_normal
@@ -104,9 +106,29 @@ def test_blocks_differ_and_seeds_repeat(monkeypatch):
     assert released_normal((0, 3)).shape == (0, 3)
 
 
+def test_the_second_word_is_drawn_where_it_matters_alone(monkeypatch):
+    """The same numbers as with all second words, which are drawn for few."""
+    source, asked = np.random.default_rng(8), []
+    high, low = source.integers(0, 2**64, (2, 50_000), dtype=np.uint64)
+    high[:100] >>= np.uint64(20)
+
+    def drawn(count):
+        asked.append(count)
+        upper = high & np.uint64(TOP - 1)
+        return high if len(asked) == 1 else low[upper < _randomness.ENOUGH]
+
+    monkeypatch.setattr(_randomness, "random_words", drawn)
+    assert np.array_equal(released_normal((50_000,)), normals_from_words(high, low))
+    assert 100 <= asked[1] < 300
+    # all 127 bits in one sum
+    tail = (high & np.uint64(TOP - 1)).astype(float) + (low.astype(float) + 0.5) * 2.0**-64
+    signs = np.where(high < TOP, -1.0, 1.0)
+    assert np.array_equal(normals_from_words(high, low), signs * ndtri(tail * 2.0**-64))
+
+
 def test_without_a_seed_every_bit_is_the_operating_systems(monkeypatch):
     """A system that returns zero bytes gives the largest normal: nothing else is mixed in."""
-    monkeypatch.setattr(_randomness.os, "urandom", bytes)
+    monkeypatch.setattr(os, "urandom", bytes)
     assert set(standard_normal((4,))) == {normal_of(0, 0)}
 
 

@@ -158,8 +158,25 @@ def rounded_sum(value: Array, noise: Array, grid: Array) -> Array:
 
 def _nearest(value: Array, noise: Array, grid: Array) -> Array:
     """Return the exact sum of some coordinates, rounded to the nearest point of the grid."""
+    # a grid of one spacing is read once
+    spacing = grid[:1] if grid.strides == (0,) else grid
+    noisy = bool(np.all(spacing > 0.0))
     # a coordinate without noise is published as it is
-    added = np.where(grid > 0.0, noise, 0.0)
+    added = noise if noisy else np.where(grid > 0.0, noise, 0.0)
+    if noisy:
+        with np.errstate(over="ignore", invalid="ignore"):
+            # the rounded sum in units of the grid, exactly: the grid is a power of two
+            units = (value + added) * (1.0 / spacing)
+            whole = np.rint(units)
+            units -= whole
+        # where no half is to be decided, and doubles are finer than the grid, it is the nearest
+        halves = max(units.max(initial=0.0), -units.min(initial=0.0))
+        largest = max(whole.max(initial=0.0), -whole.min(initial=0.0))
+        if halves < 0.5 and largest < EXACT_INTEGERS:
+            whole *= spacing
+            # Adding 0.0 leaves zero one sign.
+            whole += 0.0
+            return whole
     with np.errstate(over="ignore", invalid="ignore"):
         total = value + added
         # Knuth's two-sum: total + error is the exact sum.
