@@ -76,6 +76,8 @@ class Connection:
             headers=headers,
             timeout=positive("timeout", timeout),
             follow_redirects=False,
+            # a proxy of the environment is another machine, which would read the token
+            trust_env=not _is_here(urlsplit(self.url).hostname or ""),
         )
 
     def close(self) -> None:

@@ -83,6 +83,22 @@ def test_the_file_that_other_commands_read_is_an_input(
     assert (place / "data.csv").read_text() == TEXT
 
 
+@pytest.mark.parametrize("more", [(), ("--explain",)])
+@pytest.mark.parametrize("written", ["table.csv", "other.csv"])
+def test_a_table_of_a_select_is_an_input(
+    tacit: Tacit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str,
+    more: tuple[str, ...],
+) -> None:  # fmt: skip
+    pytest.importorskip("duckdb")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "table.csv").write_text("who,age\n1,2\n")
+    os.link(tmp_path / "table.csv", tmp_path / "other.csv")
+    done = tacit("sql", "SELECT COUNT(*) FROM t", "--table", "t=table.csv", "--person", "who",
+                 "--epsilon", "1", "--json", written, "--force", *more)  # fmt: skip
+    refused(done, "--json", "another file")
+    assert (tmp_path / "table.csv").read_text() == "who,age\n1,2\n"
+
+
 def test_what_is_new_or_of_another_name_may_be_written(place: Path) -> None:
     assert new_file("--out", "new.json", force=False) == (place / "new.json").resolve()
     own = (place / "own.txt").resolve()

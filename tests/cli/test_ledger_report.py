@@ -65,6 +65,8 @@ def test_a_time_and_months(place: Path, tacit: Tacit) -> None:
     today = book.entries()[0].time[:10]
     assert len(ledger_report(book, since="2020-01-01", until=today).entries) == 3
     assert ledger_report(book, until="2020-01-01").entries == ()
+    # the day itself is included, however ISO 8601 spells it
+    assert len(ledger_report(book, until=today.replace("-", "")).entries) == 3
     # what is spent is all there ever was
     assert [account.spent.nats for account in later.secrets] == [0.5, 0.25]
     month = book.entries()[0].time[:7]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,22 @@ def people(tmp_path: Path) -> Path:
 
 def asked(path: Path, *more: str) -> tuple[str, ...]:
     return ("statistic", str(path), "--no-attack", *more)
+
+
+def test_a_module_of_the_folder_is_not_found_by_a_query_that_names_none(
+    tacit: Tacit, people: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = str(people.parent)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", [one for one in sys.path if one not in ("", folder)])
+    query = ("--query", "histogram:age:18,50,80", "--success", "0.6")
+    assert tacit(*asked(people, *query, "--dry-run")).code == 0
+    # a folder of data may hold a file that is called as a library is
+    assert folder not in sys.path
+    (people.parent / "mine_of_ages.py").write_text("def f(rows): return rows.mean(axis=0)\n")
+    query = ("--query", "mine_of_ages:f", "--columns", "age", "--success", "0.6")
+    tacit(*asked(people, *query, "--dry-run"))
+    assert folder in sys.path
 
 
 def test_a_success_below_guessing_blind_is_said_to_be_so(tacit: Tacit, people: Path) -> None:

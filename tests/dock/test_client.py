@@ -103,6 +103,15 @@ def test_a_folder_is_submitted_as_it_is_and_as_it_was_fetched(
         assert dock.show(again["id"])["title"] == "digits-net"
 
 
+def test_what_is_sent_to_this_machine_passes_no_proxy(served, monkeypatch):
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    with DockClient(served.url, served.token, tries=1) as dock:
+        assert list(dock.list()) == []
+
+
 def test_every_page_of_a_list_is_asked_for(served):
     for seed in range(60):
         keep(served.store, files(specification(seed)), key=str(seed))

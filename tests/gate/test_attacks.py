@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tacit.attacks.intervals import mean_interval, proportion_interval
+from tacit.cli import run
 from tacit.measured import Interval
 from tacit.releases import Attack
 from tacit.releases.attack_file import AttackFile, is_attack
@@ -25,6 +27,16 @@ def stored(count: int = 100, top1: float = 0.5, ends: Any = None, **success: Any
     content: dict[str, Any] = json.loads(json.dumps(found.to_dict()))
     content["attack"]["success"] |= success
     return content
+
+
+def test_what_a_file_of_an_attack_says_is_no_markup(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = stored()
+    content["attack"]["name"] = "near[/bold] [red]euclidean"
+    (tmp_path / "attack.json").write_text(json.dumps(content))
+    assert run(["show", str(tmp_path / "attack.json")]) == 0
+    assert "near[/bold] [red]euclidean: right about" in capsys.readouterr().out
 
 
 def test_intervals_of_counts_and_of_shares_are_read() -> None:

@@ -205,6 +205,10 @@ def test_one_policy_judges_each_by_its_kind(
     assert content["passed"] is False
     assert run([*asked, "--max-factor", "9"]) == 2, "given twice"
     assert "--max-factor: expected it in the policy or beside it" in capsys.readouterr().err
+    # what the policy says would win unsaid
+    policy.write_text("max_success = 0.7\nmin_confidence = 0.5\n", encoding="utf-8")
+    assert run([*asked, "--min-confidence", "0.99"]) == 2, "given twice, once with its default"
+    assert "--min-confidence: expected it in the policy" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ import faiss
 from tacit.hidden_states import ProductCodebook, ProductFit, ResidualCodebook, ResidualFit
 from tacit.stores import SealedStore, StoreSettings, audit_store, find_vectors, index_bits
 
-from .places import COUNT, KEY, PLACES, book, documents, filled, vectors
+from .places import COUNT, KEY, PLACES, FolderBackend, book, documents, filled, vectors
 
 WIDE = np.random.default_rng(3).normal(size=(300, 64)).astype(np.float32)
 
@@ -459,13 +459,37 @@ def test_what_stands_beside_rows_is_said_whatever_its_name(tmp_path):
         (tmp_path / name).write_text("in the clear")
     (tmp_path / "up").symlink_to(tmp_path, target_is_directory=True)
     found = audit_store(tmp_path, codec=book())
-    # the last is a log of the file beside it
     assert found.clear == (
         *("rows.npz: array tokens", "rows.npz: array names"),
         "file up, a link to a folder, not followed",
-        *("file diary-journal", "file rows.npz.json"),
+        *("file diary-journal", "file rows.npz-journal", "file rows.npz.json"),
     )
     assert (found.rows, found.faults) == (COUNT, ())
+
+
+def test_what_stands_in_the_folder_of_a_sealed_store_is_looked_at_too(tmp_path):
+    place = tmp_path / "notes"
+    filled(FolderBackend(place)).close()
+    alone = audit_store(place)
+    assert (alone.faults, alone.clear) == ((), ())
+    np.save(place / "exact.npy", vectors())
+    (place / "texts.txt").write_text("in the clear")
+    (place / "store.json-journal").write_text("in the clear")
+    found = audit_store(place)
+    assert [one.what.split(",")[0] for one in found.faults] == [
+        f"exact.npy: live vectors: {COUNT} stand there as numbers"
+    ]
+    assert found.clear == ("file store.json-journal", "file texts.txt")
+    assert found.rows_per_person == alone.rows_per_person
+
+
+def test_a_journal_that_sqlite_left_is_said_not_to_be_read(tmp_path):
+    table(tmp_path / "notes.sqlite", book().decode(book().encode(vectors())).numpy())
+    (tmp_path / "notes.sqlite-journal").write_bytes(bytes(512) + vectors()[0].tobytes())
+    for place in (tmp_path, tmp_path / "notes.sqlite"):
+        (fault,) = audit_store(place, codec=book()).faults
+        assert "notes.sqlite-journal, a log of SQLite" in fault.what
+        assert fault.remedy.endswith('notes.sqlite" "PRAGMA journal_mode = DELETE"')
 
 
 def test_what_files_of_a_folder_tell_of_a_document_adds_up(tmp_path):
@@ -481,8 +505,6 @@ def test_what_files_of_a_folder_tell_of_a_document_adds_up(tmp_path):
 
 def test_a_sealed_folder_without_a_part_is_a_sentence(tmp_path):
     from tacit.stores.audit.readers import read_store
-
-    from .places import FolderBackend, filled
 
     filled(FolderBackend(tmp_path / "notes"))
     for part in (tmp_path / "notes").glob("part-*"):

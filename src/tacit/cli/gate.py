@@ -10,7 +10,7 @@ from rich.text import Text
 
 from tacit._ground.values import field_kinds
 from tacit.cli.options import Force, Json, flag_of, grouped
-from tacit.cli.output import json_output, new_file
+from tacit.cli.output import json_output, new_file, was_given
 from tacit.gate.policy import THRESHOLDS, Policy
 
 
@@ -41,12 +41,16 @@ def gate(
     from tacit._ground.files import write_text_atomic
     from tacit.gate import PolicyFile, check_releases, junit_xml, read_policy, sarif_log
 
-    given_here = thresholds.given
+    # what stands on the line, with its default even: the policy would win unsaid
+    kinds = field_kinds(Policy)
+    flags = {name: flag_of(name, notes) for name, (_, notes) in kinds.items()}
+    given_here = {
+        name: getattr(thresholds, name) for name, flag in flags.items() if was_given(flag)
+    }
     kept = (PolicyFile() if policy is None else read_policy(policy)).given(given_here)
     if policy is None and not given_here:
         # the flags, not the names that a policy's file has
-        kinds = field_kinds(Policy)
-        listed = ", ".join(flag_of(name, kinds[name][1]) for name in THRESHOLDS)
+        listed = ", ".join(flags[name] for name in THRESHOLDS)
         raise ValueError(f"THRESHOLDS: expected --policy or at least one of {listed}, got none")
     if policy is None:
         thresholds.required()

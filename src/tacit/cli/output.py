@@ -111,15 +111,19 @@ def was_given(flag: str) -> bool:
 
 
 def _given(arguments: Sequence[str]) -> list[tuple[str, str]]:
-    """Return what stands on a command line as (flag, value), arguments without one by ARGUMENT."""
-    found, before = [], ""
+    """Return what stands on a command line as (flag, value), arguments without one by ARGUMENT.
+
+    Of NAME=PATH the path stands there too.
+    """
+    found, before = list[tuple[str, str]](), ""
     for word in arguments:
         flag, equals, value = word.partition("=")
-        if word.startswith("--") and equals:
-            found.append((flag, value))
-        elif not word.startswith("-"):
-            found.append((before or "ARGUMENT", word))
-        before = word if word.startswith("-") and not equals else ""
+        alone = word.startswith("-") and not equals
+        if not word.startswith("-"):
+            flag, value = before or "ARGUMENT", word
+        if not alone:
+            found += [(flag, value), (flag, value.partition("=")[2])]
+        before = word if alone else ""
     return found
 
 
@@ -135,8 +139,8 @@ def check_distinct(paths: dict[str, Path | None]) -> None:
 
 
 def absolute_path(path: str | None) -> Path | None:
-    """Return a path as it would be written, None for none."""
-    return None if path is None else Path(os.path.abspath(path))
+    """Return a path as it would be written, links followed; None for none."""
+    return None if path is None else Path(os.path.realpath(os.path.expanduser(path)))
 
 
 def ledger_file(location: str) -> Path | None:

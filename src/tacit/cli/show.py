@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
 from tacit.cli.console import line, tell_title
 from tacit.cli.options import Force, Json
@@ -56,9 +57,12 @@ def _tell_attack(output: JsonOutput, found: AttackFile) -> None:
     """Print what an attack reached, and how whoever has its release finds it."""
     attack, console = found.attack, output.console
     reached, blind = attack.success, attack.prior
+    # what a file says is text and no markup
     console.print(
-        f"{attack.name}: right about {attack.task} {reached.value:.1%} of the time "
-        f"[{reached.low:.1%}, {reached.high:.1%}]."
+        Text(
+            f"{attack.name}: right about {attack.task} {reached.value:.1%} of the time "
+            f"[{reached.low:.1%}, {reached.high:.1%}]."
+        )
     )
     line(console, "trials", f"{attack.trials:,}")
     if blind is not None:

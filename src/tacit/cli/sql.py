@@ -210,7 +210,7 @@ def sql(
     )
     paths = {} if database else places
     if explain:
-        _explain(found, paying)
+        _explain(found, paying, paths)
         return
     named = paying.ledger is not None and paying.secret is None
     rows, files = _fingerprints(paths, public) if paths and named else (None, None)
@@ -229,7 +229,7 @@ def sql(
         paying,
         source,
         spends=notion_of(keeping_of(promise).counts(found.request)),
-        others={f"--table {name}": path for path, name in _files(paths).items()},
+        others=_read_from(paths),
         tell=lambda destination, release: _tell(destination, release, found),
     )
 
@@ -254,9 +254,10 @@ def _places(texts: Sequence[str], there: bool) -> dict[str, str]:
     return found
 
 
-def _files(paths: Mapping[str, str]) -> dict[str, str]:
-    """Return the names of tables by their files: several may be of one."""
-    return {str(absolute_path(path)): name for name, path in paths.items()}
+def _read_from(paths: Mapping[str, str]) -> dict[str, str]:
+    """Return the files of tables by flag, each once: several tables may be of one."""
+    files = {str(absolute_path(path)): name for name, path in paths.items()}
+    return {f"--table {name}": path for path, name in files.items()}
 
 
 def _engine(database: str | None) -> Any:
@@ -304,11 +305,11 @@ def _budget(policy: TablePolicy, drawing: Drawing, source: Source) -> None:
         book.set_budget(name, **policy.budget)
 
 
-def _explain(found: Answer, drawing: Drawing) -> None:
+def _explain(found: Answer, drawing: Drawing, paths: Mapping[str, str]) -> None:
     """Print what will be read, clipped and noised."""
     from tacit.cli.output import json_output
 
-    output = json_output(drawing.json, drawing.force)
+    output = json_output(drawing.json, drawing.force, _read_from(paths))
     content = found.explained()
     output.write(content)
     console = output.console

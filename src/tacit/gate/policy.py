@@ -77,12 +77,6 @@ class Policy:
             if limit is not None and limit is not False
         }
 
-    @property
-    def given(self) -> dict[str, Any]:
-        """The fields that are not the defaults."""
-        held = ((each.name, getattr(self, each.name)) for each in fields(self))
-        return {name: value for name, value in held if value != getattr(Policy, name)}
-
     def required(self) -> Policy:
         """Return the policy when it sets a threshold at all.
 

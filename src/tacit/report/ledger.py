@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Literal
 
 from markupsafe import Markup
@@ -21,8 +21,6 @@ By = Literal["secret", "month"]
 # Releases that a page lists; a table lists them all.
 # Of a name that is a digest, so many letters stand on the page.
 DIGEST_SHOWN = 19
-# letters of a day, 2026-07-01
-DAY = 10
 MOST_LISTED = 500
 
 
@@ -206,7 +204,7 @@ def ledger_report(
     first = None if since is None else _moment("since", since)
     last = None if until is None else _moment("until", until)
     # a day ends where the next begins
-    if last is not None and len(str(until)) == DAY:
+    if last is not None and _is_day(str(until)):
         last += timedelta(days=1)
     secrets, given = ledger.secrets(), dict(names or {})
     for secret in given:
@@ -282,6 +280,15 @@ def _moment(name: str, day: str) -> datetime:
     except ValueError:
         raise ValueError(f"{name}: expected a day such as 2026-07-01, got {day!r}") from None
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+
+
+def _is_day(text: str) -> bool:
+    """Whether a time is told by its day alone, in any spelling of ISO 8601."""
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _count(number: int, noun: str) -> str:

@@ -304,7 +304,7 @@ def codebook(
     Codebook and guarantees are the same whatever the bank is; what is counted in the bank is for
     its holder.
     """
-    output = json_output(outlet.json, outlet.force, {"--texts": source.texts, "--points": out})
+    output = json_output(outlet.json, outlet.force, {"--texts": source.texts, "--out": out})
     from tacit.hidden_states.audit.cells import read_code
 
     new_file("--out", out, outlet.force)

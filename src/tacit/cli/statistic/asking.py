@@ -63,6 +63,9 @@ class QueryFlags:
 
 
 def find_beside(query: str) -> None:
-    """Let ``module:function`` be found beside the caller."""
-    if ":" in query:
+    """Let ``module:function`` be found beside the caller, and nothing for any other query."""
+    from tacit.statistics.queries.language import names_import
+
+    # a folder of data is no place of modules: what it holds would run in place of a library
+    if names_import(query):
         sys.path.insert(0, os.getcwd())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import asdict
 from importlib import import_module
 from typing import Annotated, Any
@@ -11,7 +13,6 @@ from rich.text import Text
 
 from tacit.cli.options import Force, Json
 from tacit.cli.output import json_output
-from tacit.cli.statistic.asking import find_beside
 from tacit.statistics.user_code import query_error
 
 WANTED = "a function of your own as module:function, which returns (model, inputs, losses)"
@@ -59,7 +60,8 @@ def _made(name: str) -> tuple[Any, Any, Any]:
     module, colon, function = name.partition(":")
     if not colon or not all(one.isidentifier() for one in f"{module}.{function}".split(".")):
         raise ValueError(f"MODEL: expected {WANTED}, got {name!r}")
-    find_beside(name)
+    # found beside the caller
+    sys.path.insert(0, os.getcwd())
     try:
         made = getattr(import_module(module), function, None)
     except (Exception, SystemExit) as error:

@@ -106,6 +106,17 @@ def summable_queries() -> tuple[str, ...]:
     return tuple(name for name in WRITTEN if name not in FITTED)
 
 
+def names_import(query: str) -> bool:
+    """Whether a text is ``module:function``, a function of the caller's own.
+
+    Example:
+        >>> names_import("mine:middle"), names_import("histogram:age"), names_import("mean")
+        (True, False, False)
+    """
+    head, colon, _ = query.partition(":")
+    return bool(colon) and "+" not in query and BY not in query and _word(head) not in WRITTEN
+
+
 def bind_query(query: Any, columns: Columns, target: str | None = None) -> Query:
     """Return what a text, a statistic or a callable computes of the columns of a table.
 
@@ -143,7 +154,7 @@ def bind_query(query: Any, columns: Columns, target: str | None = None) -> Query
     if isinstance(query, Query):
         return _rename(query, columns, target)
     if isinstance(query, str) and query.strip():
-        if _is_import(query):
+        if names_import(query):
             return Query(_import_query(query), None, query, imported=True)
         asked, description = _from_text(query, target), query
     elif callable(query):
@@ -183,7 +194,7 @@ def columns_read(query: Any, target: str | None = None) -> tuple[str, ...] | Non
     """
     if isinstance(query, Query) and not isinstance(query, SumQuery):
         query = query.function
-    if isinstance(query, str) and _is_import(query):
+    if isinstance(query, str) and names_import(query):
         return None
     found = _from_text(query, target) if isinstance(query, str) else query
     statistics = found if isinstance(found, (list, tuple)) else [found]
@@ -211,7 +222,7 @@ def keys_read(query: Any, target: str | None = None) -> tuple[str, ...]:
     elif isinstance(query, Query):
         query = query.function
     if isinstance(query, str):
-        query = () if _is_import(query) else _from_text(query, target)
+        query = () if names_import(query) else _from_text(query, target)
     names: list[str] = []
     for one in query if isinstance(query, (list, tuple)) else [query]:
         while isinstance(one, GroupBy):
@@ -336,11 +347,6 @@ def _numbers(text: str) -> tuple[float, ...]:
     if not all(map(math.isfinite, numbers)):
         raise ValueError(f"query: expected finite numbers, got {text!r}")
     return numbers
-
-
-def _is_import(query: str) -> bool:
-    head, colon, _ = query.partition(":")
-    return bool(colon) and "+" not in query and BY not in query and _word(head) not in WRITTEN
 
 
 def _import_query(query: str) -> RowFunction:

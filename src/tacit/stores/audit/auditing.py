@@ -15,7 +15,7 @@ from tacit import codec as written
 from tacit.documents import Envelope
 from tacit.hidden_states import Codec, ResidualCodebook
 from tacit.stores.audit.opened import OpenedStore
-from tacit.stores.audit.readers import read_store
+from tacit.stores.audit.readers import is_sqlite, read_store
 from tacit.stores.audit.traces import Trace, find_vectors
 from tacit.text import number_up
 
@@ -30,6 +30,8 @@ ASSUMED = (
 ELSEWHERE = "the server's files, which are not to be read from here, hold nothing left over"
 SERVERS = ("postgresql://", "postgresql+psycopg://", "postgres://")
 BITS_DIGITS = 4
+# Logs of SQLite by the end of their names, and what empties each.
+CLEARED = {"-wal": "wal_checkpoint(TRUNCATE)", "-journal": "journal_mode = DELETE"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +155,7 @@ def audit_store(
         _AuditedPart.of(name, one, codec) for name, one in (opened.parts or {"": opened}).items()
     ]
     faults += [fault for one in whole for fault in one.faults(codec)]
-    if place is not None and opened.rows is not None and opened.sealed is None:
+    if place is not None and opened.rows is not None and (opened.parts or opened.sealed is None):
         faults += _log_faults(place)
     most = opened.most
     told, coded = [one.bits(codec) for one in whole], [one.coded for one in whole]
@@ -265,14 +267,17 @@ def _live_faults(opened: OpenedStore, codec: Codec | None, coded: int | None) ->
 
 def _log_faults(place: Path) -> list[Fault]:
     """Return the logs of SQLite, of which rows are not read: a database is opened without them."""
-    logs = sorted(place.rglob("*-wal")) if place.is_dir() else [Path(f"{place}-wal")]
+    alone = (Path(f"{place}{end}") for end in CLEARED)
+    below = sorted(place.rglob("*")) if place.is_dir() else alone
     return [
         Fault(
             what=f"rows that are not read: {log.name}, a log of SQLite, may hold any",
-            remedy=f'sqlite3 "{str(log).removesuffix("-wal")}" "PRAGMA wal_checkpoint(TRUNCATE)"',
+            remedy=f'sqlite3 "{str(log).removesuffix(end)}" "PRAGMA {pragma}"',
         )
-        for log in logs
-        if log.is_file() and log.stat().st_size
+        for log in below
+        for end, pragma in CLEARED.items()
+        if log.name.endswith(end) and log.is_file() and log.stat().st_size
+        if end == "-wal" or is_sqlite(Path(str(log).removesuffix(end)))
     ]
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 import sqlite3
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any
@@ -15,7 +17,7 @@ import numpy as np
 from tacit._ground.lazy import install_with
 from tacit.guarantees import MaximalLeakage
 from tacit.releases.loading import load_rows
-from tacit.releases.stores import check_rows, open_store
+from tacit.releases.stores import check_rows, open_store, side_file
 from tacit.releases.vectors import SUFFIXES, open_vectors
 from tacit.stores.audit.faiss_bits import index_bits
 from tacit.stores.audit.opened import (
@@ -31,6 +33,7 @@ from tacit.stores.audit.opened import (
 MAGIC = b"SQLite format 3\0"
 CHROMA = "chroma.sqlite3"
 UNKNOWN = "a file of an unknown kind"
+SQLITE, SEALED_SQLITE = "a database of SQLite", "a sealed database of SQLite"
 CERTIFIED = "codes with their certificate"
 WHOLE = "a file of whole numbers"
 WHOLE_STANDING = "as whole numbers: quantised vectors, or codes without the certificate beside them"
@@ -40,6 +43,19 @@ WHOLE_INSTEAD = (
 # files of rows that are read, whatever the order and the type of their numbers
 READ = (*SUFFIXES, ".npz")
 LOGS = ("-wal", "-shm", "-journal")
+# Of a folder that is a store of a kind, the names of the store's own files below it.
+SEALED_FILES = re.compile(
+    r"\.?(store\.json|part-[0-9a-f]{32}\.safetensors|codes-[0-9a-f]{32}\.faiss)"
+    r"(\.lock|\.[0-9a-f]{16}\.tmp)?"
+)
+CHROMA_FILES = re.compile(
+    r"chroma\.sqlite3(-wal|-shm|-journal)?|[0-9a-f-]{36}/(index_metadata\.pickle|"
+    r"(data_level0|header|length|link_lists)\.bin)"
+)
+QDRANT_FILES = re.compile(
+    r"meta\.json|\.lock|collection/[^/]+/storage\.sqlite(-wal|-shm|-journal)?"
+)
+LANCE_FILES = re.compile(r"[^/]+\.lance/.*")
 KINDS, ROW_AXES = "fiu", 2
 # what reading a damaged, encrypted or otherwise compressed archive ends in
 DAMAGED = (
@@ -62,34 +78,65 @@ def read_store(path: Path, width: int | None = None, by: str | None = None) -> O
     if not path.exists():
         raise ValueError(f"PATH: no such file or folder: {path}")
     if path.is_dir():
-        if (path / "store.json").is_file():
-            from tacit.stores.backends.folder import FolderBackend
-
-            return sealed_store(FolderBackend(path), "a sealed folder")
-        if (path / "collection").is_dir() and (path / "meta.json").is_file():
-            from tacit.stores.audit.qdrant import read_qdrant
-
-            return read_qdrant(path, by)
-        if (path / "PG_VERSION").is_file():
-            from tacit.stores.audit.postgresql import CLUSTER
-
-            return CLUSTER
-        if (path / CHROMA).is_file():
-            return _chroma(path, width, by)
-        if list(path.glob("*.lance")):
-            return _lance(path, by)
-        if by is not None:
-            raise ValueError(f"--person: expected a store that has columns beside it, got {path}")
-        return _folder(path, width)
-    with path.open("rb") as stream:
-        first = stream.read(16)
-    if first == MAGIC:
+        return _folder_of_a_kind(path, width, by)
+    if is_sqlite(path):
         return _sqlite(path, width, by)
-    if first[:2] == b"Ix" or first[:2] in (b"Iw", b"IH", b"IB"):
+    with path.open("rb") as stream:
+        first = stream.read(2)
+    if first in (b"Ix", b"Iw", b"IH", b"IB"):
         return _faiss(path)
     if path.suffix.lower() in READ:
         return _rows_alone(path)
     return OpenedStore(kind=UNKNOWN)
+
+
+def is_sqlite(path: Path) -> bool:
+    """Whether a file is there that begins as a database of SQLite does."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        return stream.read(len(MAGIC)) == MAGIC
+
+
+def _folder_of_a_kind(path: Path, width: int | None, by: str | None) -> OpenedStore:
+    """Open a folder as the store that it is, and every file that stands beside the store's own."""
+    if (path / "store.json").is_file():
+        from tacit.stores.backends.folder import FolderBackend
+
+        found = sealed_store(FolderBackend(path), "a sealed folder")
+        return _with_others(found, path, width, SEALED_FILES)
+    if (path / "collection").is_dir() and (path / "meta.json").is_file():
+        from tacit.stores.audit.qdrant import read_qdrant
+
+        return _with_others(read_qdrant(path, by), path, width, QDRANT_FILES)
+    if (path / "PG_VERSION").is_file():
+        from tacit.stores.audit.postgresql import CLUSTER
+
+        return CLUSTER
+    if (path / CHROMA).is_file():
+        return _with_others(_chroma(path, width, by), path, width, CHROMA_FILES)
+    if list(path.glob("*.lance")):
+        return _with_others(_lance(path, by), path, width, LANCE_FILES)
+    if by is not None:
+        raise ValueError(f"--person: expected a store that has columns beside it, got {path}")
+    parts, beside = _read_files(path, width)
+    if not parts:
+        return OpenedStore(kind="a folder of no kind of store that is known here")
+    return OpenedStore(
+        kind=f"a folder of {len(parts):,} files of vectors or stores",
+        rows=sum(one.rows or 0 for one in parts.values()),
+        clear=beside,
+        parts=parts,
+    )
+
+
+def _with_others(
+    found: OpenedStore, path: Path, width: int | None, own: re.Pattern[str]
+) -> OpenedStore:
+    """Return a store of a folder with what was read of the files there that are none of its own."""
+    parts, beside = _read_files(path, width, own)
+    whole = {"": found, **parts} if parts else {}
+    return replace(found, parts=whole, clear=(*found.clear, *beside))
 
 
 def _rows_alone(path: Path) -> OpenedStore:
@@ -180,26 +227,31 @@ def _files(folder: Path) -> list[Path]:
     return sorted(one for one in folder.rglob("*") if one.is_file())
 
 
-def _folder(path: Path, width: int | None) -> OpenedStore:
-    """Read every file below a folder as what it is."""
+def _read_files(
+    path: Path, width: int | None, own: re.Pattern[str] | None = None
+) -> tuple[dict[str, OpenedStore], tuple[str, ...]]:
+    """Read every file below a folder as what it is, but for those of these names.
+
+    Returns:
+        Those that hold rows, by name, and in words what stands beside rows.
+    """
     parts: dict[str, OpenedStore] = {}
     beside = [
         f"file {one.relative_to(path)}, a link to a folder, not followed"
         for one in sorted(path.rglob("*"))
         if one.is_symlink() and one.is_dir()
     ]
-    files = _files(path)
-    there = set(files)
-    for one in files:
-        name = str(one.relative_to(path))
-        certified = parts.get(name.removesuffix(".json"))
-        log = next((end for end in LOGS if name.endswith(end)), None)
-        if (certified is not None and certified.kind == CERTIFIED) or (
-            log is not None and path / name.removesuffix(log) in there
-        ):
-            # of the file beside it, and looked at with it
+    certificates, logs = set[Path](), set[Path]()
+    for one in _files(path):
+        name = one.relative_to(path).as_posix()
+        if (own is not None and own.fullmatch(name)) or one in certificates | logs:
+            # of the store, or of the file beside it and looked at with it
             continue
         opened = read_store(one, width)
+        if opened.kind == CERTIFIED and one.suffix.lower() == ".npy":
+            certificates.add(side_file(one))
+        elif opened.kind in (SQLITE, SEALED_SQLITE):
+            logs |= {Path(f"{one}{end}") for end in LOGS}
         if opened.rows is not None:
             parts[name] = opened
         elif opened.kind == UNKNOWN:
@@ -207,15 +259,8 @@ def _folder(path: Path, width: int | None) -> OpenedStore:
         else:
             # a database of texts, a damaged file
             beside.extend(opened.clear or [f"file {name} ({opened.kind})"])
-    if not parts:
-        return OpenedStore(kind="a folder of no kind of store that is known here")
-    clear = [f"{name}: {column}" for name, one in parts.items() for column in one.clear]
-    return OpenedStore(
-        kind=f"a folder of {len(parts):,} files of vectors or stores",
-        rows=sum(one.rows or 0 for one in parts.values()),
-        clear=(*clear, *beside),
-        parts=parts,
-    )
+    columns = (f"{name}: {column}" for name, one in parts.items() for column in one.clear)
+    return parts, (*columns, *beside)
 
 
 def _faiss(path: Path) -> OpenedStore:
@@ -266,10 +311,10 @@ def _sqlite(path: Path, width: int | None, by: str | None) -> OpenedStore:
         if "tacit_documents" in names:
             from tacit.stores.backends.database import DatabaseBackend
 
-            return sealed_store(DatabaseBackend(path), "a sealed database of SQLite", found)
+            return sealed_store(DatabaseBackend(path), SEALED_SQLITE, found)
     except sqlite3.DatabaseError:
         raise ValueError(f"PATH: {path} is not a database of SQLite, or is damaged") from None
-    return told(found, "a database of SQLite", f'sqlite3 "{path}" VACUUM', by)
+    return told(found, SQLITE, f'sqlite3 "{path}" VACUUM', by)
 
 
 def _chroma(path: Path, width: int | None, by: str | None) -> OpenedStore:
