@@ -187,6 +187,22 @@ def test_noise_once_at_the_end_of_convex_steps():
         )
 
 
+def test_one_step_with_an_a_that_is_given_is_no_mixture_over_a():
+    from tacit.accounting import gaussian
+
+    inputs, targets = supervised()
+    inputs = inputs / inputs.norm(dim=1, keepdim=True)
+    method = WithoutClipping(rank=1, bound=math.sqrt(2) * 1.001)
+    wanted = {"multiplier": 1.0, "delta": 1e-3, "steps": 1, "optimizer": "sgd", "rate": 0.2}
+    # all of the first record's gradient is seen along its input: ‖G Aᵀ‖ = ‖G‖ ‖A‖
+    release = trained(
+        linear(), (inputs, targets), method, projections={"0": inputs[:1]}, **wanted
+    )  # fmt: skip
+    drawn = trained(linear(), (inputs, targets), method, **wanted)
+    exact = gaussian(1.0, 1.0).epsilon(1e-3)
+    assert release.guarantees[1].epsilon >= exact > 1.1 * drawn.guarantees[1].epsilon
+
+
 def test_a_seed_voids_and_repeats():
     first, again = (
         trained(network(), supervised(), LOW_RANK, rng=3, batch=6, **{**FAST, "steps": 1})

@@ -234,19 +234,52 @@ def test_layers_that_mix_examples_are_refused_by_name(model, name):
         trained(model)
 
 
-def test_a_buffer_that_learns_is_refused():
+@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize("in_place", [True, False])
+def test_a_buffer_that_learns_is_refused(stored, in_place):
     class Counting(nn.Module):
         def __init__(self):
             super().__init__()
             self.inner = network()
-            self.register_buffer("seen", torch.zeros(()))
+            self.register_buffer("seen", torch.zeros(()), persistent=stored)
 
         def forward(self, inputs):
-            self.seen += inputs.sum()
+            if in_place:
+                self.seen += inputs.sum()
+            else:
+                self.seen = self.seen + inputs.sum()
             return self.inner(inputs)
 
     with pytest.raises(ValueError, match="the buffer seen changes"):
         trained(Counting())
+
+
+def test_a_cache_of_positions_may_grow():
+    class Cached(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = network()
+            self.register_buffer("places", torch.arange(2.0), persistent=False)
+
+        def forward(self, inputs):
+            self.register_buffer("places", torch.arange(6.0), persistent=False)
+            return self.inner(inputs + self.places)
+
+    assert trained(Cached())[0].details.taken == 3
+
+
+def test_masks_are_of_no_known_seed():
+    """Of a known one a record's mask would follow from how many records come before it."""
+
+    def drawn(seed):
+        torch.manual_seed(0)
+        private, _ = begun(network(), seed=seed)
+        next(iter(private.loader))
+        private.close()
+        return float(torch.rand(()))
+
+    assert drawn(3) == drawn(3)
+    assert drawn(None) != drawn(None)
 
 
 def test_what_is_not_trained_may_not_move():

@@ -143,7 +143,8 @@ def prepare_adapter(
             rank_one=_sees_vectors(network, adapted, task, rows),
             adjacency=Adjacency.ADD_REMOVE if promise is None else promise.adjacency,
         )
-        convex = _with_condition(method, adapted, schedule, steps, size, count)
+        given_a = chosen.projections is not None or hasattr(chosen.model, "peft_config")
+        convex = _with_condition(method, adapted, schedule, steps, (size, count), given=given_a)
         # the noise asked for, or the least that keeps ε, rounded up
         noise, delta = _multiplier(convex, schedule, promise)
         details = TrainedAdapter(
@@ -333,10 +334,20 @@ def _with_condition(
     layers: Sequence[AdapterLayer],
     schedule: Schedule,
     steps: PoissonSteps,
-    size: int,
-    count: int,
+    sizes: tuple[int, int],
+    *,
+    given: bool,
 ) -> Method:
-    """Return Algorithm 4 with the condition of its A, where its steps drive no two runs apart."""
+    """Return Algorithm 4 with the condition of its A, where its steps drive no two runs apart.
+
+    Args:
+        method: any.
+        layers: with A.
+        schedule: of the run.
+        steps: what moves the weights.
+        sizes: records expected in a step, and those there are.
+        given: whether A was, so that nothing is known of its law.
+    """
     if not isinstance(method, WithoutClipping):
         return method
     if steps.optimizer != "sgd" or steps.momentum:
@@ -344,7 +355,10 @@ def _with_condition(
             "optimizer: expected sgd without momentum for noise that is added once at the end, got "
             f"{steps.optimizer}"
         )
-    if schedule.steps == 1 or method.smoothness is None or len(layers) != 1:
+    if schedule.steps == 1:
+        # the mixture is of an A that was drawn here, of normal entries
+        return replace(method, condition=1.0 if given else None)
+    if method.smoothness is None or len(layers) != 1:
         return method
     # λ of A Aᵀ are the squares of A's singular values
     factor = layers[0].matrix_a
@@ -361,6 +375,7 @@ def _with_condition(
     # one record more than there are may be in a neighbour
     # η and β ‖A‖² s²
     rate, curvature = steps.learning_rate, method.smoothness * (layers[0].scaling * largest) ** 2
+    size, count = sizes
     reach = rate * (count + 1) / size * curvature
     # a step of a convex loss is no expansion where η β <= 2 (Hardt et al., Lemma 3.7)
     if reach > 2.0:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 class WithoutClipping(Method):
     """One noise at the end, ``Σ_t G_t Aᵀ + s L E Aᵀ``, where no gradient exceeds L by itself.
 
-    One step is the noisy projection of W's gradient, which does not depend on A. After the first
+    One step is the noisy projection of W's gradient, which does not depend on an A that is drawn
+    for it; of an A that is given, it is one Gaussian of distance 1/s. After the first
     step the gradients do depend on A, through B, and the mixture no longer holds: what is
     certified then is conditional on A, for a loss that is convex in the layer (a linear head with
     cross-entropy). Gradient descent does not drive two convex runs apart, so that a record moves
@@ -32,7 +33,8 @@ class WithoutClipping(Method):
             data that does is refused.
         smoothness: Largest curvature of one record's loss in W, needed for more than one step;
             ``R²/2`` for cross-entropy on inputs of norm at most R.
-        condition: ``√(λ_max/λ_min)`` of AAᵀ, which ``fit`` fills in.
+        condition: ``√(λ_max/λ_min)`` of AAᵀ, which ``fit`` fills in; 1 for one step with an A
+            that is given.
 
     Source: lora-privacy, Algorithm 4; Theorem 5 for one step; Chaudhuri, Monteleoni and Sarwate
     (2011) and Hardt, Recht and Singer (2016) for more.
@@ -99,22 +101,27 @@ class WithoutClipping(Method):
                 "sampling_rate: expected 1, every record in every step, for noise that is added "
                 f"once at the end, got {schedule.sampling_rate:g}"
             )
-        if schedule.steps == 1:
+        if schedule.steps == 1 and self.condition is None:
             # a replaced record moves the sum by the difference of two gradients, of any rank
-            alone = schedule.adjacency is Adjacency.ADD_REMOVE
+            added = schedule.adjacency is Adjacency.ADD_REMOVE
             # one step: the mixture over A of Gaussian shifts, rounded up
             return noisy_projection(
                 dim=min(schedule.dims),
                 rank=self.rank,
                 sensitivity=schedule.reach,
                 noise_std=noise_multiplier,
-                difference_rank=schedule.difference_rank if alone else None,
+                difference_rank=schedule.difference_rank if added else None,
             )
-        if self.smoothness is None or self.condition is None or len(schedule.dims) != 1:
+        alone = schedule.steps == 1
+        if not alone and (
+            self.smoothness is None or self.condition is None or len(schedule.dims) != 1
+        ):
             raise ValueError(
                 "steps: expected 1, or a smoothness and one layer whose loss is convex: after the "
                 "first step the gradients depend on A, and the projection's account does not hold "
                 f"(lora-privacy, Algorithm 4), got {schedule.steps} steps"
             )
-        # μ = reach T √(λ_max/λ_min) / s, conditional on A: convex steps do not drive two runs apart
-        return gaussian(schedule.reach * schedule.steps * self.condition, noise_multiplier)
+        # μ = reach T √(λ_max/λ_min) / s, conditional on A: convex steps drive no two runs apart;
+        # of one step G Aᵀ beside E Aᵀ is the part of G that A shows beside that of E: μ = reach / s
+        stretched = 1.0 if self.condition is None else self.condition
+        return gaussian(schedule.reach * schedule.steps * stretched, noise_multiplier)

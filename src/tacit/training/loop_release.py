@@ -29,8 +29,8 @@ TRAINED, BEFORE = "trained parameters", "model before training"
 ASSUMPTIONS = (
     "the model before training, the optimizer, its schedule and every setting were chosen without "
     "looking at the records",
-    "a loss depends on its own record alone, and the records of a batch are those that the loader "
-    "drew",
+    "a loss depends on its own record alone and on random numbers, such as those of dropout, that "
+    "are of no known seed, and the records of a batch are those that the loader drew",
     "of what the loop sees, only the trained parameters and what follows from them are published",
 )
 COUNTED = (

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import (
@@ -105,6 +107,8 @@ class SampledLoader:
             )
         self._passes += 1
         this = self._passes
+        if self._seed is None:
+            _seed_anew()
         # a pass that was broken off is finished by the next one
         stop = min((self.taken // len(self) + 1) * len(self), self._steps)
         pieces = self._pieces(range(self.taken, stop))
@@ -206,6 +210,17 @@ class SampledLoader:
         own = Places(len(range(rank, every, size)), self._batch)
         drawn = self._draws.drawn(steps, own, self.work, self.coins)
         return [one * size + rank for one in drawn]
+
+
+def _seed_anew() -> None:
+    """Seed what masks and augmentations are drawn from by the operating system.
+
+    Of a seed that is known, a record's mask would follow from how many records are drawn before it:
+    one record more would move what all behind it add.
+    """
+    torch.seed()  # type: ignore[no-untyped-call]
+    random.seed()
+    np.random.seed()  # noqa: NPY002
 
 
 def check_loader(loader: Any) -> tuple[int, int]:

@@ -26,14 +26,18 @@ class Still:
     def __init__(self, model: nn.Module, trained: Mapping[str, nn.Parameter]) -> None:
         self._model, self._trained = model, {id(one) for one in trained.values()}
         self._moved = dict(trained)
-        self._buffers = self._versions()
+        self._buffers, self._passing = self._versions(), self._unstored()
         self.model = digest_of_tensors(
             sorted((name, whole_of(one)) for name, one in self._all(trained=True))
         )
         self._frozen = self._digest()
 
     def check(self) -> None:
-        """Refuse a buffer that was written to: what it learned would be published without noise."""
+        """Refuse a buffer that was written to: what it learned no noise covers.
+
+        Raises:
+            ValueError: there is one; of those that are in no state dict, one of real numbers.
+        """
         found = self._versions()
         for name, held in self._buffers.items():
             if found.get(name) != held:
@@ -41,6 +45,17 @@ class Still:
                     f"model: the buffer {name} changes in the forward pass, and what it learns of "
                     "the examples would be published without noise"
                 )
+        now = self._unstored()
+        for name, (buffer, version) in self._passing.items():
+            # a cache of positions may grow, or be made again as it was
+            made, _ = now.get(name, (buffer, version))
+            same = made.shape != buffer.shape or torch.equal(made.to(buffer), buffer)
+            if buffer._version != version or not same:
+                raise ValueError(
+                    f"model: the buffer {name} changes in the forward pass, and what it learns of "
+                    "the examples would go into the gradients of others in later steps"
+                )
+        self._passing = now
 
     def check_trained(self, *, alone: bool) -> None:
         """Refuse a trained parameter that was frozen, or that the model no longer has.
@@ -69,6 +84,15 @@ class Still:
             name: (id(one), one._version)
             for name, one in self._model.named_buffers()
             if name in self._stored()
+        }
+
+    def _unstored(self) -> dict[str, tuple[Tensor, int]]:
+        """Return the real numbers that are in no state dict, and how often they were written to."""
+        stored = self._stored()
+        return {
+            name: (one, one._version)
+            for name, one in self._model.named_buffers()
+            if name not in stored and one.is_floating_point()
         }
 
     def _stored(self) -> set[str]:
