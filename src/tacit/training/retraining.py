@@ -320,7 +320,8 @@ def _accuracy(task: ContributionTask, model: torch.nn.Module) -> list[Use]:
     inputs, targets = task.held_out
     if targets.ndim != 1 or targets.dtype.is_floating_point:
         return []
-    with torch.no_grad():
+    # no masks: what the model names is one function of the input
+    with evaluating(model), torch.no_grad():
         given = model(inputs)
     if given.ndim != 2:
         return []

@@ -218,7 +218,7 @@ def _seed_anew() -> None:
     Of a seed that is known, a record's mask would follow from how many records are drawn before it:
     one record more would move what all behind it add.
     """
-    torch.seed()  # type: ignore[no-untyped-call]
+    torch.seed()
     random.seed()
     np.random.seed()  # noqa: NPY002
 

@@ -107,10 +107,17 @@ class CanaryGame:
                     found.balanced_accuracy, *found.balanced_accuracy_interval, found.confidence
                 ),
                 prior=0.5,
-                trials=self.models,
+                trials=self._measured(found),
             )
             for name, found in self.played
         )
+
+    def _measured(self, found: RocSummary) -> int:
+        """Return how many models a balanced accuracy is of: thresholds are chosen on others."""
+        if found.members + found.non_members < self.models:
+            return found.members + found.non_members
+        # of all models the second half of each kind
+        return found.members // 2 + found.non_members // 2
 
     @property
     def refuted(self) -> bool:
