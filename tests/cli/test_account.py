@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from xml.etree import ElementTree
 
 import pytest
@@ -231,6 +232,16 @@ def test_a_png_is_a_png(tacit, tmp_path):
     assert tacit("account", "laplace", "--scale", 1, "--plot", picture).code == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert [path.name for path in tmp_path.iterdir()] == ["out.png"]
+
+
+def test_a_figure_without_matplotlib_is_refused_before_anything_is_computed(
+    tacit, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    outcome = tacit("account", "laplace", "--scale", 1, "--plot", tmp_path / "out.png")
+    assert outcome.code == 2
+    assert "--plot" in outcome.err
+    assert "tacit-privacy[plot]" in outcome.err
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import re
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -102,6 +103,13 @@ def test_a_figure_takes_axes_and_gives_them_back(mean):
         points = axes.lines[0].get_data()
         np.testing.assert_array_equal(points[0], mean.values)
         assert [text.get_text() for text in axes.get_yticklabels()] == list(mean.names)
+
+
+def test_a_figure_without_matplotlib_says_what_brings_it(mean, monkeypatch):
+    for name in ("matplotlib", "matplotlib.figure"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=r"pip install 'tacit-privacy\[plot\]'"):
+        mean.plot()
 
 
 def test_nothing_else_is_needed_for_a_report(mean, tmp_path):

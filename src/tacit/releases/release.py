@@ -212,6 +212,7 @@ class Release(Generic[Details]):
 
         Raises:
             ValueError: this is no release of numbers.
+            ImportError: matplotlib is not installed.
 
         Example:
             >>> from tacit import Rows, privatize

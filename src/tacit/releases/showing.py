@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tacit._ground.axes import new_axes
 from tacit._ground.checks import choice
 from tacit.releases.numbers import Number, Numbers
 from tacit.text import beside, half_width, whole_beside
@@ -104,10 +105,7 @@ def to_frame(numbers: Numbers, kind: str | None) -> Any:
 def plot(numbers: Numbers, ax: Axes | None) -> Axes:
     """Draw the numbers with their intervals: see ``Release.plot``."""
     if ax is None:
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(6.4, 1.2 + 0.3 * len(numbers)), layout="constrained")
-        ax = figure.add_subplot()
+        ax = new_axes(6.4, 1.2 + 0.3 * len(numbers))
     ends, places = numbers.intervals(), np.arange(len(numbers))[::-1]
     ax.hlines(places, ends[:, 0], ends[:, 1], color="#0B6E99", linewidth=2)
     ax.plot(numbers.values, places, "o", color="#0B6E99", markersize=5)

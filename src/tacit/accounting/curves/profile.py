@@ -445,6 +445,9 @@ class PrivacyProfile:
         Args:
             ax: matplotlib axes; of a figure of its own when left out.
 
+        Raises:
+            ImportError: matplotlib is not installed.
+
         Example:
             >>> from tacit.accounting import gaussian
             >>> gaussian(1.0, 1.0).plot().get_xlabel()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tacit._ground.axes import new_axes
 from tacit._ground.lazy import install_with
 from tacit._ground.numbers import EPS
 from tacit.accounting.curves.composition import STEP, UPPER_TAIL, lattice_step
@@ -67,9 +68,7 @@ def draw(
     # a profile without a finite ε there is drawn up to 1 nat
     points = np.linspace(0.0, reach if 0 < reach < math.inf else 1.0, FIGURE_POINTS)
     if axes is None:
-        from matplotlib.figure import Figure
-
-        axes = Figure(figsize=(6.4, 4.0), layout="constrained").add_subplot()
+        axes = new_axes(6.4, 4.0)
     axes.semilogy(points, np.maximum(delta(points), SMALLEST_DELTA), color=BOUND_COLOUR)
     axes.set_xlabel("ε (nats)")
     axes.set_ylabel("δ(ε), log scale: upper bound")

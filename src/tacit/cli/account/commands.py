@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -12,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from tacit._ground.checks import in_interval, non_negative, positive
+from tacit._ground.lazy import install_with
 from tacit.cli.account.mechanisms import DIGITS, MECHANISMS, Accounted, MechanismFlags, Rival
 from tacit.cli.console import line, tell_guarantee
 from tacit.cli.options import Force, Json, grouped
@@ -290,6 +292,8 @@ def _proof(profile: PrivacyProfile, stated: ApproximateDP) -> dict[str, Any]:
 def _plot_path(path: str, force: bool) -> Path:
     if Path(path).suffix.lower().removeprefix(".") not in FORMATS:
         raise ValueError(f"--plot: expected a name ending in {', '.join(FORMATS)}, got {path!r}")
+    if find_spec("matplotlib") is None:
+        raise ValueError(f"--plot: a figure needs matplotlib: {install_with('plot')}")
     target = new_file("--plot", path, force)
     assert target is not None
     return target
