@@ -18,6 +18,7 @@ from tacit.conversions import (
     success_from_profile,
 )
 from tacit.divergences import shift_divergence
+from tests.soundness.oracles import bernoulli_kl
 
 
 @pytest.mark.parametrize(("nats", "success"), [(0.01, 0.570592570), (0.1, 0.719794626)])
@@ -232,3 +233,15 @@ def test_success_from_profile_refuses(arguments, message):
 def test_success_from_profile_refuses_a_reverse_that_is_no_function():
     with pytest.raises(ValueError, match="reverse: expected a function"):
         success_from_profile(lambda epsilon: 0.0, 0.5, reverse=0.2)
+
+
+@pytest.mark.parametrize("prior", [1e-310, 1e-306, 5e-324])
+def test_success_from_information_at_priors_whose_inverse_is_no_float(prior):
+    for share in (0.2, 0.9):
+        success = success_from_information(-math.log(prior) * share, prior)
+        with mp.workdps(700):
+            assert bernoulli_kl(success, prior) >= mpf(-math.log(prior) * share) * (
+                1 - mpf(10) ** -12
+            )
+        assert success == pytest.approx(share, abs=0.01)
+    assert 0 < information_from_success(0.5, prior) < math.inf

@@ -22,6 +22,8 @@ LOG_UNITS, ODDS_UNITS, KL_UNITS, DP_UNITS, RENYI_UNITS = 4, 2, 64, 8, 8
 NATS_STEP, EPSILON_STEP = 256, 4
 # How far an entropy may lie above ln C by rounding.
 ENTROPY_TOLERANCE = 1e-12
+# Beyond it the product of a ratio and its logarithm may be no float.
+LARGEST_RATIO = 1e300
 # A bracket wider than this factor is halved in its exponent.
 WIDE = 4
 
@@ -411,7 +413,14 @@ def _sum_up(left: float, right: float) -> float:
 
 def _kl_of_gap(gap: float, chance: float) -> float:
     """kl(p + x ‖ p) = p φ(x/p) + (1−p) φ(−x/(1−p)), φ(a) = (1+a) ln(1+a) − a >= 0."""
-    return chance * _phi(gap / chance) + (1 - chance) * _phi(-gap / (1 - chance))
+    ratio = gap / chance
+    # p φ(x/p) = (p + x) ln(1 + x/p) − x: where x/p is no float, or its square, by logarithms
+    above = (
+        chance * _phi(ratio)
+        if ratio < LARGEST_RATIO
+        else (chance + gap) * (math.log(chance + gap) - math.log(chance)) - gap
+    )
+    return above + (1 - chance) * _phi(-gap / (1 - chance))
 
 
 def _phi(a: float) -> float:

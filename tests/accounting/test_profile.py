@@ -188,3 +188,14 @@ def test_bad_curves_and_numbers_are_named():
             build().epsilon(bad)
     with pytest.raises(ValueError, match=r"^prior: expected"):
         build().success(0.0)
+
+
+def test_a_curve_that_falls_at_once_has_a_smallest_epsilon():
+    jump = profile_from_curves(
+        lambda e: np.where(e <= 0, 0.1, 0.0), name="jump", source="test", assumptions=()
+    )
+    assert 0 < jump.epsilon(0.05) < 1e-300
+
+
+def test_a_notebook_shows_a_profile_that_has_no_epsilon():
+    assert "Gaussian noise" in gaussian(1.0, 1e-7)._repr_html_()

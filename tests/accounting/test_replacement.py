@@ -204,3 +204,11 @@ def test_the_second_curve_must_fit():
     replaced = randomized_response(1.0).poisson_subsample(0.1, neighbours="replace")
     with pytest.raises(ValueError, match=r"^without: expected a profile of a record against none"):
         whole.poisson_subsample(0.1, neighbours="replace", without=replaced)
+
+
+def test_noise_whose_square_is_no_float_tells_what_the_sample_tells():
+    profile = subsampled_gaussian(0.1, 1e-160, 1, "replace")
+    assert 0.1 <= profile.delta(1.0) <= 0.1 * (1 + 1e-12)
+    assert profile.epsilon(0.01) == math.inf
+    # of nothing that is sampled nothing is told, however far the divergence of the pair is
+    assert gaussian(1e300, 1e-10).poisson_subsample(0.0).renyi([2.0]).tolist() == [0.0]

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from tacit.accounting import subsampled_gaussian, subsampled_group
+from tacit.accounting.mechanisms.groups import _binomial_logs
 from tacit.guarantees import ApproximateDP
 from tests.soundness.registry import certifies
 
@@ -88,3 +89,15 @@ def test_numbers_out_of_range_are_named():
         subsampled_group(0.1, 1.0, 10, records=0)
     with pytest.raises(ValueError, match="sampling_rate"):
         subsampled_group(1.1, 1.0, 10, records=2)
+
+
+@certifies(ApproximateDP)
+@pytest.mark.parametrize("rate", [0.01, 0.5, 0.9])
+def test_a_thousand_records_keep_their_masses(rate):
+    # log-gamma of 1,000 loses four digits more than a step's rounding allows for
+    logs = _binomial_logs(1000, rate)
+    with mp.workdps(40):
+        q = mp.mpf(rate)
+        for j in range(0, 1001, 50):
+            exact = mp.log(mp.binomial(1000, j)) + j * mp.log(q) + (1000 - j) * mp.log(1 - q)
+            assert abs(exact - logs[j]) < 1e-12 or exact < -600

@@ -16,6 +16,8 @@ from tacit.accounting import (
     projected_plus_noise,
     renyi_over_adjacency,
     sketch,
+    sketch_from_ratio,
+    sketch_within,
     vector_projection,
 )
 from tacit.guarantees import ApproximateDP, RenyiDP
@@ -178,3 +180,26 @@ def test_a_replaced_gradient_of_rank_one_moves_the_sum_by_rank_two(noise, rank):
         deltas = ndtr(mu / 2 - epsilon / mu) - np.exp(epsilon) * ndtr(-mu / 2 - epsilon / mu)
         error = deltas.std() / draws**0.5
         assert held.delta(epsilon) >= deltas.mean() - 5 * error - 1e-12
+
+
+@pytest.mark.parametrize("ratio", [1e-6, 7.3e-14, 2.0**-47, 1e13])
+def test_one_ratio_far_from_1_holds(ratio):
+    # l − 1 as a double has lost digits of l: they count against us
+    profile = sketch_from_ratio([ratio], 1)
+    within = sketch_within(rank=1, dim=1, lowest=min(ratio, 1.0), highest=max(ratio, 1.0))
+    with mp.workdps(80):
+        for epsilon in (0.0, 1.0, 12.0):
+            least = max(
+                quadrature.equal_sketch(mpf(epsilon), r, 1) for r in (ratio, 1 / mpf(ratio))
+            )
+            assert least <= profile.delta(epsilon) <= float(least) * (1 + 1e-8)
+            assert least <= within.delta(epsilon)
+
+
+def test_ratios_without_digits_are_refused():
+    with pytest.raises(ValueError, match="eigenvalues: expected numbers between"):
+        sketch_from_ratio([1e-20], 1)
+    with pytest.raises(ValueError, match="lowest: expected at least"):
+        sketch_within(rank=2, dim=2, lowest=1e-20, highest=2.0)
+    with pytest.raises(ValueError, match="highest: expected a number >= 1"):
+        sketch_within(rank=2, dim=2, lowest=0.5, highest=1e20)

@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.accounting import random_allocation, subsampled_gaussian
+from tacit.accounting.mechanisms.averages import gaussian_average
 from tacit.guarantees import ApproximateDP
 from tests.accounting.oracles import allocation_delta, replaced_gaussian_delta
+from tests.soundness.oracles import hockey_stick
 from tests.soundness.registry import certifies
 
 DELTAS = st.floats(-9, -0.5).map(lambda exponent: 10.0**exponent)
@@ -54,3 +56,13 @@ def test_epochs_of_an_allocation_hold_for_drawn_runs():
     gains = np.maximum(1 - math.exp(guarantee.epsilon) / ratio, 0)
     error = gains.std() / math.sqrt(draws)
     assert gains.mean() - 5 * error <= guarantee.delta <= gains.mean() + 5 * error + 1e-3
+
+
+@certifies(ApproximateDP)
+@pytest.mark.parametrize("noise", [0.4, 1.0, 2.0])
+@pytest.mark.parametrize("place", [8.0, 9.0, 9.3, 10.0])
+def test_a_ratio_far_out_holds(noise, place):
+    # of one step δ is closed: what a lattice of the ratio has beyond its end is counted in full
+    epsilon = (place + 0.5 / noise) / noise
+    value = gaussian_average(1 / noise, 1).excess(np.array([epsilon]))[0]
+    assert value >= hockey_stick(epsilon, 1 / noise)

@@ -375,3 +375,11 @@ def test_sums_of_laplace_noise_are_kept_as_often():
             one = Number(name="sum", value=0.0, error=error, tails="laplace")
             kept = (np.abs(drawn) <= one.half_width(coverage)).mean()
             assert kept >= coverage - 4.0 * math.sqrt(coverage * (1.0 - coverage) / 200_000)
+
+
+@pytest.mark.parametrize("mu", [1e-8, 1e-4, 0.3, 39.9, 40.1, 80.0])
+def test_the_range_of_a_choice_is_rounded_down(mu):
+    with mpmath.workdps(700):
+        half = mpmath.mpf(mu) / 2
+        exact = 2 * mpmath.log(mpmath.ncdf(half) / mpmath.ncdf(-half))
+        assert exact * (1 - mpmath.mpf(2) ** -38) <= range_of(mu) <= exact

@@ -16,7 +16,7 @@ from tacit import Effort, Table
 from tacit.guarantees import ApproximateDP, SuccessBound
 from tacit.guarantees.adjacency import Adjacency
 from tacit.statistics import Session, prepare
-from tacit.statistics.people.keys import KeySearch, find_keys, threshold_of, weight_of
+from tacit.statistics.people.keys import KeyRound, KeySearch, find_keys, threshold_of, weight_of
 from tacit.statistics.people.proof import proof
 from tacit.statistics.people.release import recompute
 from tacit.statistics.queries import GroupBy, Sum
@@ -256,3 +256,11 @@ def test_what_the_answers_of_a_session_find_is_one_budget(adjacency):
     ):
         with pytest.raises(ValueError, match=r"tells|details give|removed|other guarantees"):
             recompute(replace(answers[0], details=replace(details, session=turn)))
+
+
+def test_noise_that_its_rounding_uses_up_tells_too_much():
+    search = KeySearch.of(1.0, 1e-6, 0.5)
+    for variance in (1, 15, 16):
+        *kept, _ = search.rounds
+        bare = KeyRound(variance, threshold_of(variance, 1e-6, search.most))
+        assert not replace(search, rounds=(*kept, bare)).tells(1.0, Adjacency.ADD_REMOVE)

@@ -9,7 +9,7 @@ from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from itertools import accumulate
 
-from scipy.special import ndtr
+from scipy.special import log_ndtr, ndtr
 
 from tacit.design.grid import Bits
 
@@ -17,6 +17,8 @@ from tacit.design.grid import Bits
 DEEPEST = 200
 # Weights are integers up to 2⁴⁰⁰, so that the smallest, above 2¹¹¹, is cut by less than 2⁻¹¹⁰.
 WEIGHT_BITS, DIGITS = 400, 140
+# From this μ on Φ(μ/2) is 1.
+LARGE = 40.0
 # Of a range of losses: what weights are cut by, twice, and the rounding of a logarithm.
 SLACK = 1.0 - 2.0**-40
 
@@ -70,4 +72,9 @@ def range_of(mu: float) -> float:
 
     Source: Dong, Durfee and Rogers (2020), Lemma 3.2; Dong, Roth and Su (2022), Definition 2.6.
     """
-    return 2.0 * math.log(float(ndtr(0.5 * mu)) / float(ndtr(-0.5 * mu))) * SLACK
+    # ln(Φ(x)/Φ(−x)): by erf, which keeps the digits of a small μ, and by a logarithm where Φ(−x) is
+    # no float
+    if mu < LARGE:
+        odds = math.erf(mu / math.sqrt(8.0)) / float(ndtr(-0.5 * mu))
+        return 2.0 * math.log1p(odds) * SLACK
+    return -2.0 * float(log_ndtr(-0.5 * mu)) * SLACK

@@ -158,11 +158,13 @@ def log_excess(t: Array, logs: Array | None = None) -> Array:
 
 
 def _renyi_logs(alpha: float, e: Array, logs: Array) -> Array:
-    """Half of [(1−α) ln(1+e) − ln(1+(1−α)e)]/(α−1), to rounding: nothing cancels at small e."""
+    """Half of [(1−α) ln(1+e) − ln(1+(1−α)e)]/(α−1), upwards by what it cancels, not at small e."""
     # with g(t) = t − ln(1 + t): (1−α) ln(1+e) − ln(1+(1−α)e) = g((1−α)e) − (1−α) g(e)
     tilted = (1 - alpha) * e
     with np.errstate(invalid="ignore", divide="ignore"):
-        return (log_excess(tilted, np.log1p(tilted)) / (alpha - 1) + log_excess(e, logs)) / 2
+        first, second = log_excess(tilted, np.log1p(tilted)) / (alpha - 1), log_excess(e, logs)
+    # for α < 1 the first is negative, and cancels all but a share α of the second
+    return (first + second + (SUM_UNITS * EPS * (second - first) if alpha < 1 else 0.0)) / 2
 
 
 def _dense(name: str, value: Any, size: int) -> Array:

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from tacit._ground.checks import as_float, in_interval, integer, non_negative
-from tacit._ground.numbers import exp_up, log_up, rounded_up
+from tacit._ground.numbers import exp_up, log_up, rounded_down, rounded_up
 from tacit.guarantees.base import Guarantee, items, text
 from tacit.guarantees.information import InformationBound, SuccessBound
 from tacit.text import in_nats, number_up, share_up
@@ -249,13 +249,14 @@ def compose_leakage(parts: Sequence[MaximalLeakage]) -> MaximalLeakage:
         (1 - Fraction(p.confidence) for p in held if p.confidence is not None), Fraction()
     )
     shared: dict[str, Any] = {"evidence": _weakest(held)}
-    if rounded_up(failure) >= 1:
+    confidence = rounded_down(1 - failure)
+    if confidence <= 0:
         raise ValueError(
             "parts: expected failures, 1 − confidence, that add up to less than 1, got "
             f"{float(failure):.6g}"
         )
     if failure:
-        shared["confidence"] = 1.0 - rounded_up(failure)
+        shared["confidence"] = confidence
     return MaximalLeakage(
         factor=factor,
         nats=nats,

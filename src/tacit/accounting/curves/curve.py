@@ -284,6 +284,9 @@ def smallest_epsilon(curve: Curve, target: float) -> float:
         ends = np.concatenate([[low], points, [high]])
         values = np.concatenate([values[:1], found, values[1:]])[index : index + 2]
         low, high = float(ends[index]), float(ends[index + 1])
+        # no float between: a curve that falls at once from 0 on
+        if not low < low + (high - low) / 2 < high:
+            break
     return high
 
 
@@ -455,8 +458,8 @@ def subsampled_renyi(curve: Curve | None, rate: float) -> Curve | None:
     """exp((α − 1) D_α) <= (1 − q) + q exp((α − 1) D_α of the pair), rounded up: joint convexity."""
     if curve is None:
         return None
-
-    return partial(_subsampled_renyi, curve, rate)
+    # of nothing that is sampled nothing is told, where the divergence of the pair is infinite too
+    return np.zeros_like if rate == 0.0 else partial(_subsampled_renyi, curve, rate)
 
 
 def _subsampled_renyi(curve: Curve, rate: float, orders: Array) -> Array:

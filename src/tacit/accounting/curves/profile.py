@@ -104,7 +104,8 @@ class PrivacyProfile:
 
     def _repr_html_(self) -> str:
         # two points of the curve and the game, then what must hold
-        told = [self.guarantee(delta=delta) for delta in TOLD_DELTAS if delta > self.infinite_mass]
+        finite = [delta for delta in TOLD_DELTAS if math.isfinite(self.epsilon(delta))]
+        told = [self.guarantee(delta=delta) for delta in finite]
         points = "".join(f"<li>{escape(one_line(one).text)}</li>" for one in told)
         held = "".join(f"<li>{escape(one)}</li>" for one in self.assumptions)
         return (

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.special import ndtr
 
 from tacit._ground.checks import Array
 from tacit._ground.numbers import EPS
@@ -32,7 +33,7 @@ GROWTH, MOST_FREE, THINNER = 1.01, 2048, 4
 # Added to every mass, so that no product is subnormal, which is slow.
 FLOOR = 1e-200
 # Width of the cells of z, in standard deviations of the noise, and where z is cut: what is lower
-# has a mass of 1.8e-33, and what is higher is infinite.
+# has a mass of 1.8e-33; of what is higher, all beyond the last value is infinite.
 BIN, LOW, HIGH = 1 / 512, 12.0, 9.5
 # More than the mass below, which goes to both of the lowest values.
 LOWEST_MASS = 2e-33
@@ -208,8 +209,10 @@ def _ratio(distance: float) -> tuple[Array, Array]:
     masses = np.zeros(bins + 2)
     masses[1:-1] += (density * fall).sum(axis=1)
     masses[2:] += (density * rise).sum(axis=1)
-    # what lies lower is between 0 and the first point, and may be at both
+    # what lies lower is between 0 and the first point, and may be at both; what lies higher is at
+    # the last, and `gaussian_average` adds what it has beyond
     masses[:2] += LOWEST_MASS
+    masses[-1] += float(ndtr(-high))
     values = np.append(0.0, np.exp(distance * edges - distance * distance / 2))
     return values, masses * (1 + RATIO_UNITS * EPS * (1 + distance * HIGH))
 

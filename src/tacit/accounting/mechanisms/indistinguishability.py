@@ -309,8 +309,10 @@ class RoundAccount:
         shares = vector("weights", list(weights.values()))
         _check_weights("weights", shares)
         distances = np.array([self._distance(member) for member in weights])
-        # the distance to a mixture is at most the mean of the distances
+        # the distance to a mixture is at most the mean of the distances, of weights that may sum to
+        # a little less than 1
         total = math.fsum((shares * distances).tolist()) * (1 + UNITS * EPS)
+        total /= min(math.fsum(shares.tolist()), 1.0)
         value = float(shift_divergence(kind, total))
         return self._indistinguishable((name,), kind, [value], "dsi, Lemma 3.5")
 

@@ -25,6 +25,8 @@ LARGEST_PART = 700.0
 LEAST_FLOAT = 5e-324
 # Relative roundings: of a mass of the mixture; of an exponential beside the size of its exponent.
 MASS_ROUNDING, EXPONENT_UNITS = 1e-12, 16
+# The largest shift in deviations of the noise, whose square is a float.
+FARTHEST = 1e150
 # How far from 1 probabilities that are told may add up; units in the last place of one quotient.
 SUM_OFF, UNITS = 1e-9, 2
 
@@ -71,7 +73,12 @@ def gaussian_mixture(
     # a shift over σ rounds up: a record that moves the sum further is told better
     order = np.argsort(moved)
     order = order[chances[order] > 0]
-    scaled = moved[order] / noise * (1 + UNITS * EPS)
+    with np.errstate(over="ignore"):
+        scaled = moved[order] / noise * (1 + UNITS * EPS)
+    if scaled[-1] > FARTHEST:
+        raise ValueError(
+            f"shifts: expected at most {FARTHEST:g} deviations of the noise, got {scaled[-1]:.3g}"
+        )
     logs = np.log(chances[order] / total)
     return profile_from_curves(
         partial(mixed_added, scaled, logs),

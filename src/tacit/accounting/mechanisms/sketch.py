@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from tacit.divergences.gaussians import log_excess
 
 # A larger γ bounds a smaller one, whose square would be no float.
 SMALLEST_GAMMA = 1e-200
+# Ratios beyond it, and its inverse, leave no digits of a ratio in what it is less 1.
+LARGEST_RATIO = 2.0**48
 # Units in the last place: of an inverse and of a product; of a divergence of one eigenvalue; of a
 # sum of many.
 UNITS, RENYI_UNITS, SUM_UNITS = 4, 32, 64
@@ -68,8 +71,8 @@ def sketch(*, rank: int, dim: int, gamma: float, both_orders: bool = True) -> Pr
     if stability > 0:
         stability = max(stability, SMALLEST_GAMMA)
     forward = (stability, -stability)
-    # in the other direction the ratios are inverted; the upper end up, and the lower one is exact
-    reverse = (stability / (1 - stability) * (1 + UNITS * EPS), -stability / (1 + stability))
+    # in the other direction the ratios are inverted
+    reverse = (_inverted(-stability), _inverted(stability))
     order = "in both orders" if both_orders else "in one order"
     # stable in both orders: l and 1/l are at most 1 + γ, rounded outwards
     highest = math.nextafter(1.0 + stability, math.inf)
@@ -123,13 +126,17 @@ def sketch_within(*, rank: int, dim: int, lowest: float, highest: float) -> Priv
     size = integer("dim", dim, minimum=1)
     low = in_interval("lowest", lowest, 0.0, 1.0, open_low=True)
     high = positive("highest", highest)
-    if high < 1.0:
-        raise ValueError(f"highest: expected a number >= 1, got {high:g}")
+    if low < 1 / LARGEST_RATIO:
+        raise ValueError(f"lowest: expected at least {1 / LARGEST_RATIO:.3g}, got {low:g}")
+    if not 1.0 <= high <= LARGEST_RATIO:
+        raise ValueError(
+            f"highest: expected a number >= 1, at most {LARGEST_RATIO:.3g}, got {high:g}"
+        )
     # an end at 1 is beside it, as a wider interval bounds a narrower one: by no more than the next
     # float, since a contour for excesses of sizes that differ more loses the smaller one
     nearest = SMALLEST_GAMMA if low == high else EPS
-    up, down = max(high - 1.0, nearest), min(low - 1.0, -nearest)
-    forward, reverse = (up, down), (-down / (1.0 + down) * (1 + UNITS * EPS), -up / (1.0 + up))
+    up, down = max(high - 1.0, nearest), min(float(_less_one(np.array(low))), -nearest)
+    forward, reverse = (up, down), (_inverted(down), _inverted(up))
     return _between(
         (columns, size),
         [forward, reverse],
@@ -197,7 +204,8 @@ def sketch_from_ratio(eigenvalues: Sequence[float] | Array, rank: int) -> Privac
         The profile of this one pair.
 
     Raises:
-        ValueError: An eigenvalue is not a finite number > 0, or ``rank`` is not an integer >= 1.
+        ValueError: An eigenvalue is not a number > 0 within 2⁻⁴⁸ … 2⁴⁸, or ``rank`` is not an
+            integer >= 1.
 
     Example:
         >>> profile = sketch_from_ratio([0.9, 1.0, 1.2], rank=4)
@@ -210,9 +218,15 @@ def sketch_from_ratio(eigenvalues: Sequence[float] | Array, rank: int) -> Privac
     columns = integer("rank", rank, minimum=1)
     if not (ratios > 0).all():
         raise ValueError(f"eigenvalues: expected numbers > 0, got {float(ratios.min())!r}")
-    excess, counts = np.unique(ratios[ratios != 1.0] - 1.0, return_counts=True)
+    farthest = float(np.exp(np.abs(np.log(ratios)).max()))
+    if farthest > LARGEST_RATIO:
+        raise ValueError(
+            f"eigenvalues: expected numbers between {1 / LARGEST_RATIO:.3g} and "
+            f"{LARGEST_RATIO:.3g}, got one a factor of {farthest:.3g} from 1"
+        )
+    excess, counts = np.unique(_less_one(ratios[ratios != 1.0]), return_counts=True)
     weights = columns * counts.astype(np.float64)
-    inverse = -excess / (1 + excess)
+    inverse = _inverted(excess)
     forward, backward = CentredLoss(excess, weights), CentredLoss(inverse, weights)
     ahead, back = curve_pair(
         partial(_positive, forward),
@@ -230,6 +244,18 @@ def sketch_from_ratio(eigenvalues: Sequence[float] | Array, rank: int) -> Privac
             NOT_PUBLISHED,
         ),
     )
+
+
+def _less_one(ratio: Array) -> Array:
+    """Return l − 1, rounded away from 0: an eigenvalue farther from 1 tells more."""
+    excess = ratio - 1.0
+    exact = 1.0 + excess == ratio
+    return np.where(exact, excess, np.nextafter(excess, np.copysign(np.inf, excess)))
+
+
+def _inverted(excess: Any) -> Any:
+    """Return 1/l − 1 = −x/(1 + x) for x = l − 1, rounded away from 0."""
+    return -excess / (1 + excess) * (1 + UNITS * EPS)
 
 
 def _laws_renyi(laws: tuple[Array, Array], weights: Array, orders: Array) -> Array:

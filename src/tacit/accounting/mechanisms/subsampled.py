@@ -30,6 +30,8 @@ from tacit.guarantees.adjacency import Adjacency, Neighbours
 MOST_TERMS = 4096
 # Beyond e^300 the 1 in asinh(x) = ln(x + √(x² + 1)) is nothing beside x².
 FAR = 300
+# From this distance on the shares are those of this one.
+FARTHEST = 1e150
 # Units in the last place: of a quotient; of a product; of a sum of logarithms; of an exponential of
 # such a sum, beside its size.
 UNITS, PRODUCT_UNITS, SUM_UNITS, SHARE_UNITS = 2, 4, 8, 16
@@ -143,7 +145,8 @@ def _replacement(rate: float, distance: float, noise: float) -> PrivacyProfile:
 
 def _replaced(rate: float, distance: float, epsilon: Array) -> Array:
     """The curve of `_replacement` at ε >= 0, rounded up."""
-    half = distance * distance / 2
+    # the shares may be any that add up to 1: the square of no distance that is a float overflows
+    half = min(distance, FARTHEST) ** 2 / 2
     odds = math.log1p(-rate) - math.log(rate)
     # ln A, A = (γ − 1)(1 − q)/q e^{d²/2}
     rise = log_rise(epsilon) + odds + half
