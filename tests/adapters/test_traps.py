@@ -289,6 +289,30 @@ def test_a_full_disk_is_refused_before_anything_is_spent(where, method, tmp_path
 def test_noise_through_rows_that_depend_on_each_other_is_refused():
     method = WithoutClipping(rank=2, bound=20.0, smoothness=50.0)
     factor = torch.tensor([[1.0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]])
-    settings = {**FAST, "rate": 1e-4, "steps": 2, "projections": {"0": factor}}
-    with pytest.raises(ValueError, match="A of independent rows"):
-        prepared(torch.nn.Sequential(torch.nn.Linear(6, 3)), supervised(), method, **settings)
+    for steps in (1, 2):
+        settings = {**FAST, "rate": 1e-4, "steps": steps, "projections": {"0": factor}}
+        with pytest.raises(ValueError, match="A of independent rows"):
+            prepared(torch.nn.Sequential(torch.nn.Linear(6, 3)), supervised(), method, **settings)
+
+
+def test_a_buffer_that_learns_after_the_first_step_is_refused():
+    class Late(torch.nn.Linear):
+        learns = False
+
+        def forward(self, inputs):
+            if self.learns:
+                self.seen += inputs.sum()
+            return super().forward(inputs)
+
+    layer = Late(6, 3)
+    layer.register_buffer("seen", torch.zeros(()))
+    held = prepared(torch.nn.Sequential(layer), supervised(), DPLoRAFA(rank=2), **FAST)
+    step = held.run.steps.step
+
+    def stepped():
+        step()
+        layer.learns = True
+
+    held.run.steps.step = stepped
+    with pytest.raises(ValueError, match=r"0\.seen to stay as it was"):
+        held.draw()

@@ -40,8 +40,20 @@ class Frozen:
         self._start = {layer.name: layer.trained.detach().clone() for layer in layers}
         self._digests = self._now()
 
-    def check(self) -> None:
+    def check_moved(self) -> None:
         """Refuse what moved though it is frozen, and what did not though it is trained.
+
+        Raises:
+            ValueError: names it.
+        """
+        self.check()
+        if all(torch.equal(self._start[one.name], one.trained.detach()) for one in self._layers):
+            raise ValueError(
+                "rate: expected a step that moves the trained weights, got one that moves none"
+            )
+
+    def check(self) -> None:
+        """Refuse what moved though it is frozen.
 
         Raises:
             ValueError: names it.
@@ -51,10 +63,6 @@ class Frozen:
                 raise ValueError(
                     f"model: expected {name} to stay as it was, got another value after a step"
                 )
-        if all(torch.equal(self._start[one.name], one.trained.detach()) for one in self._layers):
-            raise ValueError(
-                "rate: expected a step that moves the trained weights, got one that moves none"
-            )
 
     def _now(self) -> dict[str, str]:
         held = [*self._model.named_parameters(), *self._model.named_buffers()]

@@ -249,8 +249,10 @@ class AdapterRun:
                 steps.step()
                 # without noise an empty batch moves nothing
                 if waiting and (steps.drawn or steps.mechanism.noise_std):
-                    frozen.check()
+                    frozen.check_moved()
                     waiting = False
+            # after all records that passed: a buffer may learn of any of them
+            frozen.check()
             factors = factors_of(steps.layers, self.before)
             # the guarantee names this adapter by its digest
             release = self.released(digest_of_factors(factors), before)

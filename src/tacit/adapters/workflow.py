@@ -355,23 +355,17 @@ def _with_condition(
             "optimizer: expected sgd without momentum for noise that is added once at the end, got "
             f"{steps.optimizer}"
         )
-    if schedule.steps == 1:
-        # the mixture is of an A that was drawn here, of normal entries
-        return replace(method, condition=1.0 if given else None)
-    if method.smoothness is None or len(layers) != 1:
+    if schedule.steps == 1 and not given:
+        # the mixture over an A that was drawn here, of normal entries
+        return replace(method, condition=None)
+    if schedule.steps > 1 and (method.smoothness is None or len(layers) != 1):
         return method
-    # λ of A Aᵀ are the squares of A's singular values
-    factor = layers[0].matrix_a
-    assert factor is not None
-    values = torch.linalg.svdvals(factor.double())
-    largest = float(values.max())
-    # each is off by a few units of the largest: the least is rounded down
-    least = float(values.min()) - 8.0 * max(factor.shape) * EPS * largest
-    if least <= 0.0:
-        raise ValueError(
-            "projections: expected an A of independent rows for noise that is added once, got one "
-            "whose rows depend on each other"
-        )
+    ends = [_singular_ends(one) for one in layers]
+    if schedule.steps == 1:
+        # of any other A one step is a Gaussian in the coordinates that A shows, whatever A is
+        return replace(method, condition=1.0)
+    largest, least = ends[0]
+    assert method.smoothness is not None
     # one record more than there are may be in a neighbour
     # η and β ‖A‖² s²
     rate, curvature = steps.learning_rate, method.smoothness * (layers[0].scaling * largest) ** 2
@@ -385,6 +379,27 @@ def _with_condition(
         )
     # rounded up by more than the singular values are off
     return replace(method, condition=largest / least * (1 + 1e-9))
+
+
+def _singular_ends(layer: AdapterLayer) -> tuple[float, float]:
+    """Return the largest singular value of A, and the least, rounded down.
+
+    Raises:
+        ValueError: its rows depend on each other.
+    """
+    factor = layer.matrix_a
+    assert factor is not None
+    # λ of A Aᵀ are the squares of A's singular values
+    values = torch.linalg.svdvals(factor.double())
+    largest = float(values.max())
+    # each is off by a few units of the largest: the least is rounded down
+    least = float(values.min()) - 8.0 * max(factor.shape) * EPS * largest
+    if least <= 0.0:
+        raise ValueError(
+            "projections: expected an A of independent rows for noise that is added once, got one "
+            "whose rows depend on each other"
+        )
+    return largest, least
 
 
 def _remarks(steps: AdapterSteps, before: Quality | None) -> tuple[str, ...]:
