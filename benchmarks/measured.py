@@ -29,6 +29,8 @@ TACIT = str(Path(sys.executable).with_name("tacit"))
 MOST_SECONDS = 3600
 # What is recorded in the ledger, about so many secrets.
 RELEASES, SECRETS = 6_000, 1_000
+# Releases and secrets of a long one.
+LONG = 200_000, 10_000
 
 
 @dataclass(frozen=True)
@@ -229,10 +231,14 @@ def seeding() -> Measured:
 
 def _filled(path: str, count: int, marks: list[float]) -> Any:
     """A ledger of releases; ``marks`` are the seconds after every thousand."""
-    from tacit.guarantees import GaussianDP
     from tacit.ledger import Ledger
 
-    kept = Ledger(path)
+    return _fill(Ledger(path), count, marks)
+
+
+def _fill(kept: Any, count: int, marks: list[float]) -> Any:
+    from tacit.guarantees import GaussianDP
+
     guarantee = GaussianDP(
         mu=1e-4, adjacency="replace one record", evidence="theorem", assumptions=(), source="made"
     )
@@ -262,6 +268,45 @@ def ledger_verify() -> Measured:
         spent = processor(kept.verify)
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
         return Measured(1e6 * spent / RELEASES, "µs", 20, note=f"a release; {grown:.0f} MB more")
+
+
+def _long() -> Path:
+    """A ledger of ``LONG`` releases under build, made when it is not there: minutes."""
+    from benchmarks.ledger import filled
+
+    (ROOT / "build").mkdir(exist_ok=True)
+    return filled(ROOT / "build" / f"ledger-{LONG[0]}.db", *LONG)
+
+
+def long_release() -> Measured:
+    from tacit.ledger import Ledger
+
+    path = _long()
+    size = path.stat().st_size
+    marks: list[float] = []
+    _fill(Ledger(path), 1_000, marks)
+    note = f"the next thousand; {size / LONG[0]:,.0f} bytes a release on the disk"
+    return Measured(marks[-1] - marks[0], "ms", 10, note=note)
+
+
+def long_verify() -> Measured:
+    from tacit.ledger import Ledger
+
+    kept = Ledger(_long())
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began, found = time.perf_counter(), []
+    spent = processor(lambda: found.append(kept.verify(workers=2)))
+    took = time.perf_counter() - began
+    most = max(
+        resource.getrusage(who).ru_maxrss
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    since = processor(lambda: kept.verify(since=found[0].checkpoint, workers=1))
+    note = (
+        f"a release, by two processes: {1e6 * took / LONG[0]:.0f} by the clock, "
+        f"{(most - before) / 1024:.0f} MB more; since a checkpoint {since:.1f} s in all"
+    )
+    return Measured(1e6 * spent / LONG[0], "µs", 20, note=note)
 
 
 # People
@@ -338,17 +383,25 @@ FIGURES: dict[str, tuple[str, str, Callable[[], Measured]]] = {
     "engine": ("People", "counts and means by group, 10⁷ rows of Parquet", engine),
     "release": ("Ledger", "a release about one of 1,000 secrets", ledger_release),
     "verify": ("Ledger", f"`verify`, {RELEASES:,} releases", ledger_verify),
+    "release-long": (
+        "Ledger", f"a release after {LONG[0]:,} about {LONG[1]:,} secrets", long_release
+    ),
+    "verify-long": ("Ledger", f"`verify`, {LONG[0]:,} releases", long_verify),
     "audit": ("Pages", "the audit of `make demo`", demo),
     "seed": ("Pages", "`tacit dock seed`", seeding),
     "demo": ("A fresh clone", "`make demo`, with the installation", clone("demo")),
     "tests": ("A fresh clone", "`make test`, with the installation", clone("test")),
 }  # fmt: skip
-SLOW = ("demo", "tests")
+SLOW = ("release-long", "verify-long", "demo", "tests")
 
 
 def measure(key: str) -> dict[str, Any]:
     """Measure one figure in a process of its own; return what it says, or why it says nothing."""
-    threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} if key not in SLOW else {}
+    threads = (
+        {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        if key not in ("demo", "tests")
+        else {}
+    )
     ended = subprocess.run(
         [sys.executable, "-m", "benchmarks.measured", "--one", key],
         cwd=ROOT, env=os.environ | threads, capture_output=True, text=True, check=False,

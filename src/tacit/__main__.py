@@ -1,10 +1,12 @@
 """The ``tacit`` command and ``python -m tacit``: to be interrupted while it is imported, too."""
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import LazyLoader
 from types import ModuleType
+from typing import NoReturn
 
 # SciPy's array layer takes every name of NumPy, and with them its Fortran compiler's front end and
 # its test runner: a tenth of a second that no command uses. They are loaded when one is.
@@ -31,12 +33,26 @@ def main() -> None:
     """Run the command line: exit 0 when done, 1 when a gate is crossed, 2 on bad input."""
     sys.meta_path.insert(0, Seldom)
     try:
+        # packages that are imported draw too, and end in a trace of their own where nothing comes
+        os.urandom(1)
+    except (OSError, NotImplementedError) as error:
+        _end(f"the operating system gives no random bits ({type(error).__name__}): draw nothing", 2)
+    try:
         from tacit.cli import main as command
 
         command()
     except KeyboardInterrupt:
-        print("tacit: interrupted", file=sys.stderr)
-        sys.exit(130)
+        _end("interrupted", 130)
+    except ImportError as error:
+        said = " ".join(str(error).split())[:300]
+        _end(
+            f"a package that Tacit needs cannot be imported ({said}): install tacit-privacy anew", 2
+        )
+
+
+def _end(sentence: str, code: int) -> NoReturn:
+    print(f"tacit: {sentence}", file=sys.stderr)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

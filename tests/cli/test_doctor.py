@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import os
+import sys
 from importlib.metadata import Distribution
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
+from tacit.__main__ import main
 from tacit.cli.doctor import checks, oracles
 from tests.cli_runner import in_process, refused
 
@@ -158,6 +160,42 @@ def installation(folder, content):
 @pytest.mark.parametrize(("content", "altered"), [(b"one", []), (b"two", ["one.py"])])
 def test_files_that_changed_since_the_installation_are_named(tmp_path, content, altered):
     assert checks._altered(installation(tmp_path, content)) == (1, altered)
+
+
+def test_files_that_came_beside_or_that_all_may_change_are_named(tmp_path, monkeypatch):
+    (tmp_path / "tacit").mkdir()
+    (tmp_path / "tacit" / "__init__.py").write_text("")
+    found = installation(tmp_path, b"one")
+    record = Path(tmp_path / "tacit_privacy-1.dist-info" / "RECORD")
+    record.write_text(record.read_text() + "tacit/__init__.py,,\n")
+    monkeypatch.setattr(checks, "distribution", lambda name: found)
+    assert [one.well for one in checks.files()] == [True]
+    (tmp_path / "tacit" / "__pycache__").mkdir()
+    (tmp_path / "tacit" / "__pycache__" / "one.pyc").write_bytes(b"")
+    (tmp_path / "tacit" / "two.py").write_text("")
+    (tmp_path / "one.py").chmod(0o666)
+    [told] = checks.files()
+    assert not told.well
+    assert told.sentence.startswith("tacit/two.py came beside what was installed; one.py can be")
+
+
+def test_no_random_bits_and_no_packages_end_in_a_sentence(monkeypatch, capsys):
+    def blocked(count):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    with monkeypatch.context() as few:
+        few.setattr(os, "urandom", blocked)
+        with pytest.raises(SystemExit) as ended:
+            main()
+    assert (ended.value.code, capsys.readouterr().err) == (
+        2, "tacit: the operating system gives no random bits (PermissionError): draw nothing\n"
+    )  # fmt: skip
+    monkeypatch.setitem(sys.modules, "tacit.cli", None)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "a package that Tacit needs cannot be imported" in capsys.readouterr().err
 
 
 def test_a_package_too_old_or_missing_is_named(monkeypatch):

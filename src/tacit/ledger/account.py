@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -110,11 +110,23 @@ class Account:
         """Iterate over the totals of that name, sorted by adjacency."""
         return ((key, self.totals[key]) for key in sorted(self.totals) if key[0] == name)
 
-    def added(
-        self, charges: Sequence[Charge], *, committed: bool = False, times: int = 1
-    ) -> Account:
-        """Return the account with one release more, or several that state the same."""
-        return self._changed(_amounts(tuple(charges), self.orders, committed), times)
+    def added(self, charges: Sequence[Charge], *, committed: bool = False) -> Account:
+        """Return the account with one release more."""
+        return self._changed(_amounts(tuple(charges), self.orders, committed), 1)
+
+    def with_many(self, releases: Iterable[tuple[Sequence[Charge], bool, int]]) -> Account:
+        """Return the account with releases more: what each states, if committed, how many."""
+        sums = {key: [sum.numerator, sum.power, sum.infinite] for key, sum in self.totals.items()}
+        for charges, committed, times in releases:
+            for key, amount in _amounts(tuple(charges), self.orders, committed).items():
+                one = sums.setdefault(key, [0, 0, 0])
+                # both at the larger power; lowest terms wait for the end
+                if (shift := amount.power - one[1]) > 0:
+                    one[0], one[1] = one[0] << shift, amount.power
+                one[0] += (times * amount.numerator) << max(-shift, 0)
+                one[2] += times * amount.infinite
+        totals = {key: total for key, one in sums.items() if (total := Total.lowest(*one)) != ZERO}
+        return replace(self, totals=totals)
 
     def removed(self, charges: Sequence[Charge]) -> Account:
         """Return the account without a release that was never drawn."""

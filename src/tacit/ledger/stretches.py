@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from tacit.ledger.account import Account
 from tacit.ledger.chain import GENESIS, NEWEST_LINK, SEALED
-from tacit.ledger.notions import Budget
+from tacit.ledger.notions import Budget, Charge
 from tacit.ledger.records import CANCELLED, COMMITTED
 from tacit.ledger.rows import budget_of, row_charges
 from tacit.ledger.tables import BUDGET, RELEASE, TABLE_OF, chain_table, digest
@@ -177,11 +177,14 @@ def _status(connection: sa.Connection, number: int, place: int) -> str | None:
 
 
 def _add(totals: dict[str, Account], counted: Counter[tuple[Any, ...]], orders: Orders) -> None:
+    """Add releases to the accounts of their secrets, each account once."""
+    added = defaultdict[str, list[tuple[tuple[Charge, ...], bool, int]]](list)
     for (secret, guarantees, reproducible, status), times in counted.items():
         if status not in (None, CANCELLED):
             charges = row_charges({"guarantees": guarantees, "reproducible": reproducible})
-            account = totals.get(secret) or empty(secret, orders)
-            totals[secret] = account.added(charges, committed=status == COMMITTED, times=times)
+            added[secret].append((charges, status == COMMITTED, times))
+    for secret, releases in added.items():
+        totals[secret] = (totals.get(secret) or empty(secret, orders)).with_many(releases)
     counted.clear()
 
 

@@ -64,11 +64,40 @@ def files() -> Iterator[Finding]:
             "files", False, "the installation has no record of its files: install it anew"
         )
         return
-    sentence = f"all {count} are as they were installed"
-    if altered:
-        rest = f" and {len(altered) - 1} more" if len(altered) > 1 else ""
-        sentence = f"{altered[0]}{rest} changed since the installation: install it anew"
-    yield Finding("files", not altered, sentence)
+    wrong = [
+        f"{_some(names)} {what}"
+        for names, what in (
+            (altered, "changed since the installation"),
+            (_added(installed), "came beside what was installed"),
+            (_open_to_all(installed), "can be changed by every user"),
+        )
+        if names
+    ]
+    sentence = f"{'; '.join(wrong)}: install it anew" if wrong else None
+    yield Finding("files", not wrong, sentence or f"all {count} are as they were installed")
+
+
+def _some(names: list[str]) -> str:
+    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+
+
+def _added(installed: Distribution) -> list[str]:
+    """Return what stands in the packages and not on record, but for bytecode."""
+    record = {str(one) for one in installed.files or ()}
+    roots = {Path(name).parts[0] for name in record if name.endswith("__init__.py")}
+    base = Path(str(installed.locate_file("")))
+    there = (path for root in sorted(roots) for path in sorted((base / root).rglob("*")))
+    return [
+        name for path in there
+        if path.is_file() and "__pycache__" not in path.parts
+        and (name := path.relative_to(base).as_posix()) not in record
+    ]  # fmt: skip
+
+
+def _open_to_all(installed: Distribution) -> list[str]:
+    """Return the files on record that every user may write to."""
+    places = ((str(one), Path(str(one.locate()))) for one in installed.files or ())
+    return [name for name, path in places if path.is_file() and path.stat().st_mode & 0o002]
 
 
 def _altered(installed: Distribution) -> tuple[int, list[str]]:
