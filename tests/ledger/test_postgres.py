@@ -27,6 +27,35 @@ def test_a_location_without_a_ledger_is_not_made_unasked(postgres: str) -> None:
         Ledger(postgres, create=False)
 
 
+@pytest.mark.parametrize("moment", ["INSERT INTO tacit_chain", "UPDATE tacit_meta"])
+def test_a_connection_lost_amid_a_reserve_spends_nothing(postgres: str, moment: str) -> None:
+    import psycopg
+    import sqlalchemy as sa
+
+    ledger = Ledger(postgres)
+    ledger.set_budget("s", mi_budget=1.0)
+    ledger.reserve("s", nats(0.5), "before").commit({})
+    killed = []
+
+    def kill(connection: sa.Connection, cursor: object, statement: str, *_: object) -> None:
+        if not killed and statement.startswith(moment):
+            killed.append(connection.connection.driver_connection.info.backend_pid)  # type: ignore[union-attr]
+            with psycopg.connect(postgres, autocommit=True) as other:
+                other.execute("SELECT pg_terminate_backend(%s, 10000)", killed)
+
+    sa.event.listen(ledger._store._engine, "before_cursor_execute", kill)
+    with pytest.raises(ValueError, match=r"ledger: .*(terminat|closed|lost)") as refused:
+        ledger.reserve("s", nats(0.5), "lost")
+    assert killed
+    assert "\n" not in str(refused.value)
+    assert ledger.spent("s").nats == 0.5
+    ledger.reserve("s", nats(0.5), "again").commit({})
+    with pytest.raises(BudgetExceededError):
+        ledger.reserve("s", nats(1e-9), "over")
+    assert ledger.verify().holds
+    assert [entry.description for entry in ledger.entries("s")] == ["before", "again"]
+
+
 def test_processes_that_race_never_overrun_the_budget(postgres: str) -> None:
     ledger = Ledger(postgres)
     ledger.set_budget("s", mi_budget=2.0)
