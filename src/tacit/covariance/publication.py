@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -74,9 +74,13 @@ def publish_sum(value: Array, noise: Array, deviations: Any, terms: Any = None) 
     Raises:
         ValueError: a deviation outside 2⁻¹⁰⁰⁰ … 2¹⁰⁰⁰.
     """
-    spread = np.asarray(deviations, dtype=np.float64)
-    own = spread if terms is None else np.asarray(terms, dtype=np.float64)
-    grid = np.broadcast_to(grid_of(spread, own), value.shape).reshape(-1)
+    if terms is None and isinstance(deviations, float):
+        spacing = _grid_of_one(deviations)
+    else:
+        spread = np.asarray(deviations, dtype=np.float64)
+        own = spread if terms is None else np.asarray(terms, dtype=np.float64)
+        spacing = grid_of(spread, own)
+    grid = np.broadcast_to(spacing, value.shape).reshape(-1)
     flat = rounded_sum(value.reshape(1, -1), noise.reshape(1, -1), grid)
     return flat.reshape(value.shape)
 
@@ -134,6 +138,12 @@ def grid_of(deviations: Array, terms: Array) -> Array:
     bits = np.maximum(np.frexp(relative)[1] - TERM_BITS, -GRID_BITS)
     exponents = np.minimum(np.frexp(deviations)[1] - 1 + bits, LARGEST_EXPONENT)
     return np.where(noisy, np.ldexp(1.0, exponents), 0.0)
+
+
+@lru_cache
+def _grid_of_one(deviation: float) -> Array:
+    # every step of a training has the same
+    return grid_of(np.array(deviation), np.array(deviation))
 
 
 def rounded_sum(value: Array, noise: Array, grid: Array) -> Array:

@@ -79,11 +79,13 @@ class ModelGradients:
         self._calls: dict[str, int] = {}
         self._back: dict[str, int] = {}
         self._handles: list[RemovableHandle] = []
+        self._turned: set[str | None] = set()
         self._modules = dict(model.named_modules())
 
     def attach(self) -> None:
         """Begin to watch."""
         self.detach()
+        self._turned = {one.names.get("weight") for one in self.units if keeps_turned(one.module)}
         root = self.model.register_forward_pre_hook(
             _hidden(self._begin), with_kwargs=True, prepend=True
         )
@@ -242,11 +244,8 @@ class ModelGradients:
     def into(self, name: str) -> ParameterGradients:
         """Return where the gradients of a parameter go."""
         if name not in self.found:
-            turned = any(
-                keeps_turned(one.module) and one.names.get("weight") == name for one in self.units
-            )
             shape = self.parameters[name].shape
-            self.found[name] = ParameterGradients(shape, transposed=turned)
+            self.found[name] = ParameterGradients(shape, transposed=name in self._turned)
         return self.found[name]
 
     def run_again_higher(self, name: str) -> bool:

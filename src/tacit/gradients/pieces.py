@@ -167,7 +167,10 @@ class ParameterGradients:
             parts.append(self._table.sums(scale))
         if self._dense is not None:
             parts.append(weighted(cleared(self._dense, finite), scale))
-        return torch.stack([one.reshape(self.shape) for one in parts]).sum(dim=0)
+        total = parts[0].reshape(self.shape)
+        for other in parts[1:]:
+            total = total + other.reshape(self.shape)
+        return total
 
     def dense(self) -> Tensor:
         """Return G, (B, …), in float64."""

@@ -52,11 +52,10 @@ class LayerGradients:
             inputs: (B, T, in) x.
         """
         self._squared, self._precision = None, gradients.dtype
-        # Σ_t ‖g_t‖‖x_t‖ adds up over uses, as the rounding that it bounds does
-        masses = _masses(gradients, inputs)
-        self._masses = masses if self._masses is None else self._masses + masses
         # G of all uses is one sum
         if self._products is not None:
+            # Σ_t ‖g_t‖‖x_t‖ adds up over uses, as the rounding that it bounds does
+            self._masses = self.masses() + _masses(gradients, inputs)
             self._products.add_(self._product(gradients, inputs))
             return
         # g and x of several uses stand behind each other, as if positions of one
@@ -68,10 +67,10 @@ class LayerGradients:
         # out·in <= 2 T (out + in): the product is no larger than its factors
         cheap = self.out * self.width <= GRAM_COST * positions * (self.out + self.width)
         if positions > 1 and cheap:
-            self._factors = None
+            self._factors, self._masses = None, _masses(gradients, inputs)
             self._products = self._product(gradients, inputs)
         else:
-            self._factors = gradients, inputs
+            self._factors, self._masses = (gradients, inputs), None
             self._versions = gradients._version, inputs._version
 
     def squared_norms(self) -> Tensor:
@@ -83,10 +82,8 @@ class LayerGradients:
         """
         # once for each batch, as clipping and its check both read them
         if self._squared is None:
-            if self._masses is None:
-                raise RuntimeError("no use of the layer was added")
             # rounded up: what a norm in float64 may have lost stands beside it
-            found = self._norms() + SLACK * self._masses.square()
+            found = self._norms() + SLACK * self.masses().square()
             self._squared = torch.where(found.isfinite(), found, math.inf)
         return self._squared
 
@@ -109,13 +106,14 @@ class LayerGradients:
         scale = scale[:, None, None]
         # the narrower factor is the one to copy
         if self.width < self.out:
-            return gradients.flatten(0, 1).mT @ (inputs * scale).flatten(0, 1)
-        return (gradients * scale).flatten(0, 1).mT @ inputs.flatten(0, 1)
+            return _side_by_side(gradients) @ _side_by_side(inputs * scale).mT
+        return _side_by_side(gradients * scale) @ _side_by_side(inputs).mT
 
     def masses(self) -> Tensor:
         """Return Σ_t ‖g_it‖‖x_it‖, (B,) in float64: what the rounding of G_i is a share of."""
         if self._masses is None:
-            raise RuntimeError("no use of the layer was added")
+            # of factors that no Gram matrix was formed of
+            self._masses = _masses(*self._unchanged())
         return self._masses
 
     def kept(self) -> list[Tensor]:
@@ -169,7 +167,11 @@ class LayerGradients:
             # one position: ‖g xᵀ‖ = ‖g‖‖x‖, no product at all
             return _squares(gradients.flatten(1)) * _squares(inputs.flatten(1))
         # ‖Σ_t g_t x_tᵀ‖² = ⟨g gᵀ, x xᵀ⟩, in float64 because its terms cancel
-        gram = torch.bmm(gradients, gradients.mT).mul_(torch.bmm(inputs, inputs.mT))
+        gram, other = torch.bmm(gradients, gradients.mT), torch.bmm(inputs, inputs.mT)
+        # Σ_t ‖g_t‖‖x_t‖ of their diagonals, squares in float64
+        lengths = gram.diagonal(dim1=1, dim2=2) * other.diagonal(dim1=1, dim2=2)
+        self._masses = lengths.sqrt().sum(dim=1)
+        gram.mul_(other)
         squares: Tensor = gram.sum(dim=2).sum(dim=1).clamp_(min=0.0)
         return squares
 
@@ -240,6 +242,14 @@ def _masses(gradients: Tensor, inputs: Tensor) -> Tensor:
     ]
     found: Tensor = (lengths[0] * lengths[1]).sum(dim=1)
     return found
+
+
+def _side_by_side(factor: Tensor) -> Tensor:
+    """Return (B, T, d) as (d, B T), no copy where the d entries of a position are neighbours."""
+    if factor.stride(2) == 1:
+        return factor.flatten(0, 1).mT
+    # what a convolution sees has positions as neighbours: they are copied in runs
+    return factor.permute(2, 0, 1).flatten(1)
 
 
 def summed(rows: Tensor, owners: Tensor) -> Tensor:

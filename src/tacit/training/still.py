@@ -80,10 +80,11 @@ class Still:
             )
 
     def _versions(self) -> dict[str, tuple[int, int]]:
+        stored = self._stored()
         return {
             name: (id(one), one._version)
             for name, one in self._model.named_buffers()
-            if name in self._stored()
+            if name in stored
         }
 
     def _unstored(self) -> dict[str, tuple[Tensor, int]]:
