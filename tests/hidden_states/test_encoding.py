@@ -536,6 +536,23 @@ def test_the_ledger_counts_the_codes_before_the_file_is_written(plain, tmp_path)
     assert not place.exists()
 
 
+def test_a_full_disk_is_refused_before_codes_are_paid_for(plain, tmp_path):
+    resource = pytest.importorskip("resource", reason="needs limits of POSIX")
+    ledger, before = Ledger(tmp_path / "ledger.db"), resource.getrlimit(resource.RLIMIT_FSIZE)
+    for name in ("codes.npy", "codes.parquet"):
+        prepared = prepare_codes(plain, ROWS, out=tmp_path / name)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+        try:
+            with pytest.raises(ValueError, match=r"^--out: cannot write .* bytes in "):
+                prepared.draw(ledger=ledger, secret="prompts")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert not ledger.secrets()
+    prepared.draw(ledger=ledger, secret="prompts")
+    assert ledger.spent("prompts").releases == 1
+    assert [one.name for one in tmp_path.iterdir() if "ledger" not in one.name] == ["codes.parquet"]
+
+
 def test_bad_arguments_are_refused(plain, product, tmp_path):
     one = Codebook.fit(ROWS, CodebookFit(size=1), rng=0, progress=False)
     cells = ProductCodebook.fit(ROWS, ProductFit(parts=2, size=1), rng=0, progress=False)

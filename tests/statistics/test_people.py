@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from shutil import copy
 
 import numpy as np
 import pandas as pd
@@ -154,6 +155,7 @@ def test_what_a_session_found_stands_and_a_ledger_counts_it_once(tmp_path):
         assert session.spends == ()
         first = offer.draw()
         assert first.names[0] == "keys[city]"
+        copy(kept, tmp_path / "copied")
         second = session.ask("mean by city", share=0.4)
     # taken up again, what was found is known, for nothing
     with Session(frame, SEEKING, path=kept, ledger=book, secret="shop") as session:
@@ -167,6 +169,11 @@ def test_what_a_session_found_stands_and_a_ledger_counts_it_once(tmp_path):
     spent = book.spent("shop")
     assert list(spent.approximate.values()) == [(2.0, 1e-5)]
     assert (spent.releases, spent.open) == (3, 0)
+    # of a copy the same turns would come out twice, and be counted once
+    with Session(frame, SEEKING, path=tmp_path / "copied", ledger=book, secret="shop") as session:
+        with pytest.raises(ValueError, match="answer 2 of the session of release 1 already"):
+            session.ask("rows by city", share=0.4)
+        assert len(session.spends) == 1
     # another ledger has not counted it
     other = Ledger(tmp_path / "other.db")
     with Session(frame, SEEKING, path=kept, ledger=other, secret="shop") as session:

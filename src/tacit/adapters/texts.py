@@ -58,7 +58,9 @@ def load_pretrained(name: str, *, device: str = "cpu") -> Pretrained:
     folder = os.fspath(STORED) if name == SMALL else name
     here = is_here(folder)
     with quiet(), loading(folder):
-        configuration = transformers.AutoConfig.from_pretrained(folder, local_files_only=here)
+        configuration = transformers.AutoConfig.from_pretrained(
+            folder, local_files_only=here, trust_remote_code=False
+        )
         kinds = list(configuration.architectures or [])
         # the head's class says what it predicts
         task = next((HEADS[end] for kind in kinds for end in HEADS if kind.endswith(end)), None)
@@ -68,8 +70,12 @@ def load_pretrained(name: str, *, device: str = "cpu") -> Pretrained:
                 f"{shown(kinds)}"
             )
         made: Any = getattr(transformers, kinds[0])
-        network = made.from_pretrained(folder, dtype=torch.float32, local_files_only=here)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=here)
+        network = made.from_pretrained(
+            folder, dtype=torch.float32, local_files_only=here, trust_remote_code=False
+        )
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            folder, local_files_only=here, trust_remote_code=False
+        )
     return Pretrained(network.to(place).eval(), tokenizer, task, name)
 
 

@@ -244,8 +244,12 @@ def load_encoder(
     name, place = os.fspath(name_or_path), check_device(device)
     here = is_here(name)
     with quiet(), loading(name):
-        network = AutoModel.from_pretrained(name, dtype=torch.float32, local_files_only=here)
-        tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=here)
+        network = AutoModel.from_pretrained(
+            name, dtype=torch.float32, local_files_only=here, trust_remote_code=False
+        )
+        tokenizer = AutoTokenizer.from_pretrained(
+            name, local_files_only=here, trust_remote_code=False
+        )
     serving = _stored_serving(Path(name))
     return Encoder(
         network.to(place),

@@ -104,8 +104,12 @@ def _pretrained(folder: str, device: torch.device, dtype: str, name: str) -> Lan
     held = "auto" if dtype == "stored" else getattr(torch, dtype)
     here = is_here(folder)
     with quiet(), loading(folder):
-        network = AutoModelForCausalLM.from_pretrained(folder, dtype=held, local_files_only=here)
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=here)
+        network = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=held, local_files_only=here, trust_remote_code=False
+        )
+        tokenizer = AutoTokenizer.from_pretrained(
+            folder, local_files_only=here, trust_remote_code=False
+        )
     recipe = read_recipe(folder)
     return _verified(LanguageModel(network.to(device), tokenizer, name=name, recipe=recipe))
 

@@ -57,6 +57,20 @@ class Reserved(Protocol):
         ...
 
 
+class Entered(Protocol):
+    """A release as a ledger holds it."""
+
+    @property
+    def status(self) -> str:
+        """Return "reserved", "drawn", "committed" or "cancelled"."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """Return what was released."""
+        ...
+
+
 def check_digest(what: str, now: str, prepared: str) -> None:
     """Refuse what is no longer as it was prepared.
 
@@ -113,6 +127,10 @@ class Book(Protocol):
 
     def reserved(self, number: int, secret: str, *, seal: str | None = None) -> Reserved:
         """Return what an earlier process reserved, or refuse a ledger in which it did not."""
+        ...
+
+    def entries(self, secret: str | None = None) -> Sequence[Entered]:
+        """Return every release of a secret that was entered, oldest first."""
         ...
 
 

@@ -22,7 +22,13 @@ import numpy as np
 
 from tacit import codec
 from tacit._ground.checks import Array
-from tacit._ground.files import atomic_stream, check_writable, read_bytes, write_text_atomic
+from tacit._ground.files import (
+    atomic_stream,
+    check_room,
+    check_writable,
+    read_bytes,
+    write_text_atomic,
+)
 from tacit.documents import Envelope, dumps, loads
 from tacit.releases.release import Release
 from tacit.releases.vectors import (
@@ -44,6 +50,8 @@ ENVELOPE = Envelope("tacit.store", 1)
 # in the place of a digest until the rows are written, and as long
 UNKNOWN = "0" * 64
 BESIDE = "it holds {} tensors, columns or entries of metadata beside the rows that it certifies"
+# Of the certificate and other heads of a file, at most as a rule.
+HEAD_BYTES = 1 << 18
 UNREADABLE = (
     OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError,
     NotImplementedError,
@@ -171,6 +179,26 @@ def save_rows(release: Release[Any], path: str | os.PathLike[str]) -> None:
         raise ValueError(f"release: expected rows to write, got {release.kind!r} without them")
     place = check_suffix("path", check_writable("path", path))
     write_rows("path", place, [rows], details.layout, lambda _: release, details.beside())
+
+
+def check_rows_room(argument: str, path: Path, planned: Release[Any], copies: int = 1) -> None:
+    """Refuse a disk without room for rows before they are drawn and paid for: no ledger has them.
+
+    Args:
+        argument: what names the file.
+        path: where they go.
+        planned: the release but for what is drawn.
+        copies: how many such files go there.
+
+    Raises:
+        ValueError: it has not.
+    """
+    details = planned.details
+    layout, parts = details.layout, details.beside().values()
+    size = math.prod(layout.shape) * layout.dtype.itemsize + 8 * sum(part.size for part in parts)
+    # while they are packed the rows of a Parquet file stand beside it, plain and packed
+    times = 3 if path.suffix.lower() == ".parquet" else 1
+    check_room(argument, path.parent, copies * (times * size + HEAD_BYTES))
 
 
 def write_rows(

@@ -197,7 +197,7 @@ def fetch(
     revision: Annotated[
         str | None,
         typer.Option(
-            help="Number of the revision in the learnware's history. The newest when left out."
+            help="Digest of a revision in the learnware's history. The newest when left out."
         ),
     ] = None,
     address: Address,

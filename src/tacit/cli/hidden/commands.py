@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -190,6 +191,15 @@ class StateFiles:
         """Every file by its flag."""
         return {"--out": self.out, "--clean": self.clean, "--publish": self.publish}
 
+    def check_room(self, planned: Release[Any]) -> None:
+        """Refuse a disk that is too full for them."""
+        from tacit.releases.stores import check_rows_room
+
+        places = {flag: Path(path) for flag, path in self.written.items() if path is not None}
+        for flag, place in places.items():
+            copies = sum(other.parent == place.parent for other in places.values())
+            check_rows_room(flag, place, planned, copies)
+
 
 @app.command()
 @grouped
@@ -242,7 +252,9 @@ def release(
         read["states"] = lone_states(found, layer, prefixes.bank)
         read["origin"] = origin_of(source, found, layer, prefixes, **taken.asked)
         promise = Differences(listed=listed)
-        return prepare_states(read["states"], design, promise, origin=read["origin"])
+        prepared = prepare_states(read["states"], design, promise, origin=read["origin"])
+        files.check_room(prepared.planned)
+        return prepared
 
     def tell(destination: Destination, released: Release[Any]) -> None:
         console, details, out = destination.json.console, released.details, files.out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -79,6 +80,7 @@ def quotient(
     from tacit.hidden_states.quotient.use import measure_use
     from tacit.models.passes import Pass
     from tacit.releases import save_rows
+    from tacit.releases.stores import check_rows_room
 
     # what is released of a prompt is a function of that prompt, to the last bit
     secret = Pass.alone(found, prefixes.bank, layer)
@@ -105,9 +107,11 @@ def quotient(
     if release is None:
         destination.json.write(described)
     else:
+        check_rows_room("--release-out", Path(release), prepared.planned)
         destination = destination.opened()
         released = destination.draw(prepared)
-        save_rows(released.public(), release)
+        with destination.paid():
+            save_rows(released.public(), release)
         destination.store(released)
     _tell(console, held, described, release, len(prefixes.bank), use)
     published = "nothing was released" if release is None else f"what may be published is {release}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import typer
 
 from tacit._ground.checks import integer
+from tacit._ground.files import check_room
 from tacit.cli.completion import column
 from tacit.cli.options import grouped
 from tacit.cli.output import new_file
@@ -135,6 +136,7 @@ def contribution(
         if saved is not None:
             # scales that were read would be published with the model
             _check_declared(problem.undeclared)
+            check_room("--out", saved.parent, problem.most_bytes)
         prepared = prepare_contribution(
             TrainingRecipe(
                 model=problem.model,

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 SEED = 0
 # Share of the largest number below which a spread is rounding.
 LEVEL = 1e-9
+# Of the head of a file, beside what inputs and outputs mean.
+HEAD_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +50,14 @@ class TableProblem:
     features: tuple[tuple[str, float, float], ...]
     undeclared: tuple[str, ...]
     remarks: tuple[str, ...]
+
+    @property
+    def most_bytes(self) -> int:
+        """Bytes that the file of the model takes at most, its heads included."""
+        numbers: int = sum(
+            one.numel() * one.element_size() for one in self.model.state_dict().values()
+        )
+        return numbers + len(json.dumps([self.features, self.classes])) + HEAD_BYTES
 
     @staticmethod
     def loss(model: torch.nn.Module, inputs: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:

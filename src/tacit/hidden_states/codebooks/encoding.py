@@ -39,7 +39,7 @@ from tacit.releases import Prepared, Release
 from tacit.releases.loading import read_checked
 from tacit.releases.prepared import check_digest
 from tacit.releases.promises import check_promise
-from tacit.releases.stores import Layout, open_store, write_rows
+from tacit.releases.stores import Layout, check_rows_room, open_store, write_rows
 from tacit.releases.vectors import ParquetRows, VectorBlocks, check_suffix, sha256_of
 from tacit.releases.verification import refuse_false
 
@@ -168,6 +168,8 @@ class PreparedCodes(Prepared[CodeRows]):
             # a file that has changed since the certificate is another store
             source, digest = self.stored
             check_digest("states", sha256_of(source.blocks()), digest)
+        if self.out is not None:
+            check_rows_room("--out", self.out, self.planned)
 
     def _drawn(self) -> Release[CodeRows]:
         # before the first row is written

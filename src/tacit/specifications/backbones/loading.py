@@ -123,15 +123,19 @@ def _pretrained(name: str, length: int) -> Backbone:
     folder = os.fspath(STORED_TEXT) if name == SMALL else name
     here = is_here(folder)
     with quiet(), loading(folder):
-        configuration = transformers.AutoConfig.from_pretrained(folder, local_files_only=here)
+        configuration = transformers.AutoConfig.from_pretrained(
+            folder, local_files_only=here, trust_remote_code=False
+        )
         module: Any = transformers.AutoModel.from_pretrained(
-            folder, dtype=torch.float32, local_files_only=here
+            folder, dtype=torch.float32, local_files_only=here, trust_remote_code=False
         )
         sees = module.main_input_name == "pixel_values"
         reader = (
             None
             if sees
-            else transformers.AutoTokenizer.from_pretrained(folder, local_files_only=here)
+            else transformers.AutoTokenizer.from_pretrained(
+                folder, local_files_only=here, trust_remote_code=False
+            )
         )
     held = frozen(module)
     form = {"form": type(module).__name__, "length": None if sees else length}

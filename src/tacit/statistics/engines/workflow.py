@@ -61,6 +61,7 @@ class Answer:
         plan: Any = self.prepared.plan
         found, details = self.selection, self.prepared.planned.details
         unit, sums = details.unit, len(plan.added.query.terms)
+        told = f"{sums:,} sum{'s' * (sums != 1)}"
         norm = "length" if plan.budget.norm == 2 else "sum of sizes"
         noise = "discrete Gaussian" if plan.budget.norm == 2 else "discrete Laplace"
         far = f"found from the tables for {details.share:.3g} of the budget"
@@ -91,10 +92,10 @@ class Answer:
                 {}
                 if not sums
                 else {
-                    "persons": f"{sums} sums; the {norm} of all that one {unit} adds is clipped: "
-                    f"{far}",
-                    "noise": f"{noise}, whole and exact, on each of the {sums} sums, outside the "
-                    "engine",
+                    "persons": f"{told}; the {norm} of all that one {unit} adds is clipped: {far}",
+                    "noise": f"{noise}, whole and exact, on each of the {told}, outside the engine"
+                    if sums > 1
+                    else f"{noise}, whole and exact, on that sum, outside the engine",
                 }
             ),
             **self._chosen(),

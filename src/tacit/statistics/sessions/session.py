@@ -27,7 +27,7 @@ from tacit._ground.checks import (
 from tacit._ground.files import check_writable, held, remove_left_overs
 from tacit._ground.numbers import rounded_down
 from tacit.guarantees import SuccessBound
-from tacit.releases.prepared import Book, Expected, Reserved
+from tacit.releases.prepared import Book, Entered, Expected, Reserved
 from tacit.releases.promises import Effort, Promise, check_effort
 from tacit.releases.release import Release
 from tacit.releases.strength import checked_mu
@@ -482,7 +482,8 @@ class WholeSession:
 
     Their (ε, δ) is that of one mechanism that is asked several times, and adds to others however
     these are chosen and whenever they are asked in between. Later answers add nothing, in that
-    ledger: in another the session is not counted, and they are refused.
+    ledger: in another the session is not counted, and they are refused. So is the answer of a copy
+    of the session's file, whose turn the ledger holds already: it would be one answer too many.
 
     Attributes:
         session: whose answers they are.
@@ -512,6 +513,9 @@ class WholeSession:
                     "ledger: expected a ledger that still counts the session, got a cancelled one"
                 )
             guarantee = [replace(one, epsilon=0.0, delta=0.0) for one in guarantee]
+            turn = f", answer {state.turn + 1} of the session of release {number}"
+            self._check_new(secret, turn)
+            description += turn
         held = self.ledger.reserve(
             secret, guarantee, description, reproducible=reproducible, no_budget=no_budget
         )
@@ -520,9 +524,27 @@ class WholeSession:
             self.session._state = replace(state, counted=(held.number, held.seal))
         return held
 
+    def _check_new(self, secret: str, turn: str) -> None:
+        """Refuse a turn that came out already, of a file of which this one is a copy.
+
+        Raises:
+            ValueError: it did.
+        """
+        # a charge whose answer never came out may be asked for again
+        found = (one for one in self.ledger.entries(secret) if one.status == "committed")
+        if any(one.description.endswith(turn) for one in found):
+            raise ValueError(
+                f"path: expected the file from which all answers were asked, got a copy of it: the "
+                f"ledger has{turn.removeprefix(',')} already; nothing was drawn"
+            )
+
     def reserved(self, number: int, secret: str, *, seal: str | None = None) -> Reserved:
         """Return what an earlier process reserved."""
         return self.ledger.reserved(number, secret, seal=seal)
+
+    def entries(self, secret: str | None = None) -> Sequence[Entered]:
+        """Return every release of a secret that was entered."""
+        return self.ledger.entries(secret)
 
 
 def _check_same(stored: Mapping[str, Any], said: Mapping[str, Any]) -> None:
