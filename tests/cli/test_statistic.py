@@ -232,7 +232,9 @@ def test_a_password_in_a_ledger_url_is_not_recorded(monkeypatch: pytest.MonkeyPa
 def test_a_password_in_the_query_of_a_url_is_told_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     url = "postgresql://host/name?user=me&password=hid den&sslpassword=hidden"
     other = "postgresql://me:hid den@host/name"
-    monkeypatch.setattr(sys, "argv", ["tacit", "statistic", "--ledger", url, f"--database={other}"])
+    odbc = "mssql+pyodbc:///?driver=me&odbc_connect=DRIVER%3DX%3BPWD%3Dhidden&Access_Token=hidden"
+    given = ["--ledger", url, f"--database={other}", "--database", odbc]
+    monkeypatch.setattr(sys, "argv", ["tacit", "statistic", *given])
     for told in (command_line(), label_of(parse_location("ledger", url))):
         assert "me" in told
         assert "hid" not in told

@@ -75,7 +75,8 @@ def test_tied_noise_is_kept_for_its_holder_alone_and_said_to_be_secret(tmp_path:
         sampling=FixedOrder(shuffled=False), checkpoint=tmp_path, every=1,
     )  # fmt: skip
     release = loops.finish(private, model, optimizer)
-    assert stat.S_IMODE((tmp_path / "state.pt").stat().st_mode) == 0o600
+    for name in ("state.pt", "declared.json"):
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600, name
     assert "as secret as the records" in release.notes[0]
     content = release.to_dict()
     assert load(content).notes == release.notes

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 LABEL_WIDTH = 13
 # A name in a table or file may hold codes that a terminal obeys; ends of lines stay.
 CONTROLS = dict.fromkeys({*range(32), *range(127, 160)} - {10}, "\N{REPLACEMENT CHARACTER}")
-PASSWORD = re.compile(r"(://[^:/@]*:)[^@]*(?=@)|([?&](?:ssl)?password=)[^&']*")
+# Of a URL the password, and what its query calls so or holds one in: a whole text of ODBC.
+PASSWORD = re.compile(
+    r"(://[^:/@]*:)[^@]*(?=@)"
+    r"|([?&][^=&\s']*(?:passw|pwd|secret|token|credential|odbc_connect)[^=&\s']*=)[^&']*",
+    re.IGNORECASE,
+)
 
 
 class _Console(Console):

@@ -13,9 +13,17 @@ import torch
 
 from tacit import documents
 from tacit._ground.checks import integer
-from tacit._ground.files import absolute, atomic_stream, held, read_bytes, write_text_atomic
+from tacit._ground.files import (
+    absolute,
+    atomic_stream,
+    held,
+    read_bytes,
+    write_bytes_atomic,
+    write_text_atomic,
+)
 
 DECLARED, STATE, RESERVED = "declared.json", "state.pt", "reserved.json"
+OWNER_ONLY = 0o600
 
 
 class RunFolder:
@@ -50,7 +58,8 @@ class RunFolder:
             # a state whose declaration is gone could be of any run
             if any((self.folder / name).exists() for name in (STATE, *others)):
                 raise ValueError(f"checkpoint: {DECLARED} is missing in {self.folder}")
-            write_text_atomic("checkpoint", stored, text)
+            # digests of what is secret stand in it
+            write_bytes_atomic("checkpoint", stored, text.encode("utf-8"), mode=OWNER_ONLY)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -113,7 +122,7 @@ class RunFolder:
         try:
             # beside the old one, then in its place: a crash leaves one of them whole
             # for its holder alone: what records are drawn by, and noise that is tied to other steps
-            with atomic_stream("checkpoint", self.folder / STATE, mode=0o600) as stream:
+            with atomic_stream("checkpoint", self.folder / STATE, mode=OWNER_ONLY) as stream:
                 torch.save(dict(state), stream)
         except RuntimeError as error:
             # torch says so when the disk is full
