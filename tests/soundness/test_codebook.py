@@ -155,3 +155,10 @@ def test_the_product_of_positions_is_attained():
     codes = np.array(list(itertools.product(*(range(size) for size in sizes))))
     found = certify_trajectory(codes, sizes)
     assert len({tuple(row) for row in codes.tolist()}) == found.leakage.factor == found.occupied
+
+
+def test_weights_near_the_least_float_keep_their_shares():
+    for weight in (5e-324, 1e-310, 1e300):
+        found = certify([0, 1], 2, weights=[weight, weight])
+        assert found.information.nats >= math.log(2)
+        assert found.success.success == 1.0

@@ -17,9 +17,11 @@ from tacit.releases.contradiction import refuted
 from tacit.releases.loading import Read, read_checked
 from tacit.releases.verification import HOLDS, NOTHING, REMOVED, verify_stated
 from tacit.text import (
+    chance_down,
     in_nats,
     number_up,
     percent,
+    share_down,
     share_nearest,
     share_up,
     significant,
@@ -205,7 +207,9 @@ def _check_attack(judged: Judged, policy: Policy, allowed: float) -> Found:
             return _checked(name, attack.worst.value, allowed, False, sentence), None
     strongest = max(release.attacks, key=lambda attack: attack.success.high).success
     holds = strongest.high <= allowed
-    level = "" if strongest.confidence is None else f" ({strongest.confidence:.0%} interval)"
+    level = (
+        "" if strongest.confidence is None else f" ({share_down(strongest.confidence)} interval)"
+    )
     sentence = (
         f"attack at most {share_up(strongest.high)}{level} {_sign(holds)} {share_nearest(allowed)}"
     )
@@ -257,7 +261,8 @@ def _confidence(judged: list[Guarantee], least: float) -> list[GateCheck]:
         return []
     found = min(known)
     holds = found >= least
-    sentence = f"confidence {found:.6g} {'≥' if holds else '<'} {least:g} of what rests on samples"
+    said = f"confidence {chance_down(found)} {'≥' if holds else '<'} {least:g}"
+    sentence = f"{said} of what rests on samples"
     return [_checked("min_confidence", found, least, holds, sentence)]
 
 

@@ -18,8 +18,9 @@ from tacit.guarantees.base import Guarantee
 from tacit.information import code_leakage
 
 Codes = npt.NDArray[np.int64]
-# weights above which the sum of many may be no double, and the power of two that they are shrunk by
-LARGE, SHRINK = 2.0**900, -200
+# weights above which the sum of many may be no double and below which it has few digits, and the
+# powers of two that they are multiplied by
+LARGE, SHRINK, SMALL, GROW = 2.0**900, -200, 2.0**-900, 900
 
 PROMPT = "the prompt"
 SECRET = "the prompt of a row"
@@ -338,9 +339,9 @@ def checked_prior(weights: Any, count: int) -> Array:
         raise ValueError(f"weights: expected numbers >= 0, got {given.min():.6g}")
     if np.count_nonzero(given) < 2:
         raise ValueError("weights: expected at least two candidates of positive probability")
-    if given.max() > LARGE:
-        # by a power of two, so that their sum is a double
-        given = np.ldexp(given, SHRINK)
+    if not SMALL <= given.max() <= LARGE:
+        # by a power of two, so that their sum is a double with all its digits
+        given = np.ldexp(given, GROW if given.max() < SMALL else SHRINK)
     # divided by a sum rounded down, and raised by what a quotient loses: at least the exact share
     total = math.nextafter(math.fsum(given.tolist()), 0.0)
     masses: Array = given / total * (1.0 + 2.0 * EPS)

@@ -154,8 +154,8 @@ class Ball:
         factor = math.log(count) - self.leakage(times).nats
         counted = 1.0 if factor <= 0.0 else min(1.0, math.exp(-factor) * (1.0 + 64.0 * EPS))
         # by Fano, kl(s ‖ 1/N) ≤ I, whichever is less
-        informed = float(success_from_information(self.information(times).nats, 1.0 / count))
         prior = rounded_up(Fraction(1, count))
+        informed = float(success_from_information(self.information(times).nats, prior))
         by_factor = counted <= informed
         return SuccessBound(
             success=min(1.0, max(counted if by_factor else informed, prior)),
