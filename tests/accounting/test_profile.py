@@ -122,7 +122,8 @@ def test_the_other_accountant_reads_it_and_is_no_lower(count, neighbours):
     passed = profile.to_dp_accounting()
     for epsilon in (0.0, 0.2, 1.0, 3.0):
         theirs = passed.get_delta_for_epsilon(epsilon)
-        assert profile.delta(epsilon) <= theirs * (1 + 1e-12)
+        # each composes on a lattice of its own
+        assert profile.delta(epsilon) <= theirs * (1 + 1e-6)
         assert theirs <= profile.delta(epsilon) * 1.001 + 1e-12
     again = passed.self_compose(3).get_delta_for_epsilon(2.0)
     assert again == pytest.approx((profile * 3).delta(2.0), rel=1e-3)
