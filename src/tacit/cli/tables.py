@@ -36,8 +36,8 @@ Missing = Annotated[
     typer.Option(
         autocompletion=offered("refuse", "drop", "drop-unreadable"),
         help="What to do with rows that hold nothing in a column used. refuse refuses the table, "
-        "drop leaves the rows out; drop-unreadable "
-        "drops those too that hold no value of the column there, as under --protect table where "
+        "drop leaves the rows out. drop-unreadable also drops rows that hold no value of the "
+        "column there, as under --protect table where "
         "it is left out; refuse else.",
     ),
 ]

@@ -32,7 +32,7 @@ TOLD = (
     "where finer codes are sealed it is a function of these, and documents that are opened "
     "together are near each other; whether a search follows another is told too",
     "who can write the files can remove documents and put an older state back, which a holder of "
-    "the key does not notice; a document, code or length that was changed or moved is refused",
+    "the key does not notice. A document, code or length that was changed or moved is refused",
 )
 
 

@@ -50,9 +50,10 @@ NOT_PRIVACY = (
     "them. It says that the model hardly differs from the references' own."
 )
 PUBLISHED = (
-    "The parameters after every round may be published, and beside them the references' names, how "
-    "many rounds there were and in how many a reference takes part: all are declared, or follow "
-    "from the numbers of examples, which are taken as known. Losses, energies and gaps of rounds "
+    "The parameters after every round may be published, and beside them the references' names, "
+    "how many rounds there were and in how many a reference takes part. All of these are "
+    "declared, or follow from the numbers of examples, which are taken as known. Losses, energies "
+    "and gaps of rounds "
     "are measured on the data without noise and may not. Whether the records could be read is not "
     "hidden."
 )

@@ -172,7 +172,7 @@ def _names(query: Specification, items: Sequence[SearchItem]) -> list[str]:
         others = ", ".join(told[0].summary.told["classes"][:SHOWN_NAMES])
         return [
             "None of these models calls a class as your task does, and a class is known by its "
-            f"name: name yours as a developer does, such as {others}, or make task and models with "
+            f"name. Name yours as a developer does, such as {others}, or make task and models with "
             "--objective mean."
         ]
     missing = [name for name in query.classes if name not in (told[0].shared or ())]

@@ -490,8 +490,8 @@ class Memorisation:
             f"is then exposed with probability at most Φ(Φ⁻¹(P0) + {number_up(mu)}) = "
             f"{share_up(bounded_probability(high, mu))}, in the mean over canaries. P0 is a "
             "measurement whose interval takes canaries as independent, though they share a run's "
-            "noise: only as far as they are does the bound hold with that confidence, and it is no "
-            "theorem."
+            "noise. The bound holds with that confidence only as far as they are independent, and "
+            "it is no theorem."
         )
         return remarks
 

@@ -492,7 +492,7 @@ def _bound(
     return (
         f"The certificate bounds the attack success averaged over the noise by Φ(Φ⁻¹(p) + μ), "
         f"μ = {mu:.3g}, p that of the model which the reference “{name}” gives with the noise of "
-        f"this run; it bounds neither p nor the success of one draw. In {len(references)} runs of "
+        f"this run. It bounds neither p nor the success of one draw. In {len(references)} runs of "
         f"that reference p was {percent(mean.value)} on average on the test images, at most "
         f"{percent_up(mean.high)} with 95% confidence over the noise, for which the bound is "
         f"{percent_up(bounded_probability(mean.high, mu))}; at the average measured it would be "

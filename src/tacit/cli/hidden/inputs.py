@@ -39,7 +39,7 @@ Calibration = Annotated[
     int,
     typer.Option(
         help="Public prompts to fit on (calibration set), none of those in the bank (candidate "
-        "set); how many are enough depends on what a command fits, so each has its own default."
+        "set). How many are enough depends on what a command fits, so each has its own default."
     ),
 ]
 Measured = Annotated[int, typer.Option(help="Prompts on which use and attacks are measured.")]

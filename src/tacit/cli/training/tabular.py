@@ -152,8 +152,8 @@ def problem_of(
         features=features,
         undeclared=_undeclared(table, bounds or {}),
         remarks=(
-            f"{apart:,} rows that nothing was learned from were drawn without looking at them; "
-            "they are taken as known to everybody, and so are the classes, the categories and the "
+            f"{apart:,} rows that nothing was learned from were drawn without looking at them. "
+            "They are taken as known to everybody, and so are the classes, the categories and the "
             "scales where none were declared.",
         ),
     )

@@ -135,7 +135,7 @@ def notes_of(promise: PromptCodes) -> tuple[str, ...]:
     one = "one code per row" if times == 1 else f"up to {times} rows a {unit}"
     return (
         f"{one}: what T rows or releases about one {unit} tell adds up to T times the nats of one "
-        "code, and their factors multiply; rows about one person count likewise, however they are "
+        "code, and their factors multiply. Rows about one person count likewise, however they are "
         "worded",
         NO_DIGEST_OF_STATES.format("codes"),
     )

@@ -52,8 +52,8 @@ REFUSALS = {
         "forward pass, and one record can change B though H is the same"
     ),
     "floor": (
-        "every release has floor columns of its own: with the whole A shared, the floor cancels in "
-        "the difference of two releases, and one record can make that difference other than 0"
+        "every release has floor columns of its own. With the whole A shared, the floor cancels "
+        "in the difference of two releases, and one record can make that difference other than 0"
     ),
     "submitter": (
         "whoever chooses records does not learn B under the same A: about n/k chosen submissions "

@@ -62,7 +62,7 @@ def story(result: dict[str, Any]) -> str:
     plan, models = sizes["fitted"], sizes["models"]
     return f"""lora-privacy, Appendix F.1: the canary is an image of Gaussian noise with the label
 that a reference model finds least likely, and half of {models} models are trained with it. The
-paper trains 2,000 whole networks on 5,000 images of CIFAR-10; two cores allow heads on frozen
+paper trains 2,000 whole networks on 5,000 images of CIFAR-10. Two cores allow heads on frozen
 features (d = 512) of a network trained on 25,000 public images ({result["network"]:.1%} of the
 test images right), on records that it did not see. Balanced accuracy supposes
 that a record is a member with even odds; every threshold is chosen on other models than those it is
@@ -71,7 +71,8 @@ in the result file, for all attackers of a game together at 95%: with {models} m
 has a lower end of {_least(result):.2f}. A difference of two AUCs exceeds its error where it is more
 than twice √(AUC (1 − AUC)/{models // 2} each), which is no less than its standard error.
 
-No noise: both layers of a 512–128–10 head are adapted with A frozen, each model with its own A and
+Without noise, both layers of a 512–128–10 head are adapted with A frozen, each model with its own
+A and
 its own order of {plan["records"]:,} records, batches of {plan["batch"]}, rate {plan["rate"]:g},
 momentum 0.9. AUC of three attackers on the loss of the canary; training fit is the share of
 the records that the heads class right."""
@@ -113,7 +114,7 @@ def _grows(rows: list[dict[str, Any]], name: str, attacker: str, who: str) -> st
         )
     return (
         f"{name}: from the smallest rank to the largest the AUC of {who} goes from "
-        f"{', from '.join(told)}."
+        f"{'. It goes from '.join(told)}."
     )
 
 
@@ -147,8 +148,8 @@ def _tightness(result: dict[str, Any]) -> str:
     return f"""{"No attacker passes" if not refuted else f"{refuted} games pass"} a bound beyond its
     interval in {len(noisy)} games with noise. The attacker who sees every update and knows all
     other records is within {max(map(abs, reached)):.2f} of the certified AUC everywhere, and its
-    interval reaches the bound in {inside}: the account leaves little to gain, and what it certifies
-    about the loss alone is looser."""
+interval reaches the bound in {inside}: the account leaves little to gain, and what it certifies
+about the loss alone is looser."""
 
 
 def _fitted(result: dict[str, Any]) -> Iterator[list[str]]:
@@ -199,14 +200,14 @@ def _game(result: dict[str, Any]) -> str:
     plan = sizes["linear"]
     return f"""A linear head on features of norm 1, {plan["records"]} records, {plan["steps"]}
     steps of all records, a fresh A at each, gradients clipped to {plan["clip"]:g}, rate
-    {plan["rate"]:g} of the sum; s is the standard deviation of the noise over the clip, and what is
-    certified is of the composition of all steps (`NoisyProjection.profile`)."""
+    {plan["rate"]:g} of the sum. s is the standard deviation of the noise over the clip. What is
+certified is of the composition of all steps (`NoisyProjection.profile`)."""
 
 
 def _whole(result: dict[str, Any]) -> str:
     plan = result["sizes"]["whole"]
-    return f"""Whole networks without noise, one per process: three convolutions and two linear
-    layers, pre-trained on {plan["public"]:,} images, every layer's gradient
+    return f"""Whole networks without noise, one per process. Each has three convolutions and two
+linear layers, pre-trained on {plan["public"]:,} images, every layer's gradient
     projected by its own AᵀA (Eq. 36), {plan["records"]} records, {plan["steps"]} steps of
     {plan["batch"]}, rate {plan["rate"]:g}; {plan["models"]} networks, so the intervals are wide:"""
 

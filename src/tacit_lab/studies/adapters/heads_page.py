@@ -40,8 +40,8 @@ def lines(result: dict[str, Any]) -> list[str]:
              for way, found in result["ways"].items()],
         ),
         filled("""Energy of the noise in one step's move of W, E‖η noise/(q n)‖², at each way's
-best rate and clip, and behind the stroke by how much the accuracy varies over the rates and clips
-that were tried, in percent:"""), "",
+best rate and clip. Behind the stroke stands by how much the accuracy varies over the rates and
+clips that were tried, in percent:"""), "",
         *table(
             ["energy", *names],
             [[way, *(f"{found[e]['energy']:.2g} / {_spread(found[e])}" for e in epsilons)]
@@ -55,10 +55,11 @@ def story(result: dict[str, Any]) -> str:
     """Return the scale and what is compared."""
     sizes = result["sizes"]
     return f"""A network trained on 25,000 public images of CIFAR-10 (test accuracy
-{100 * result["network"]:.1f}%) gives 512 features; a linear head is trained from zero on
+{100 * result["network"]:.1f}%) gives 512 features. A linear head is trained from zero on
 {sizes["records"]:,} private images, q = {sizes["rate"]:g}, T = {sizes["steps"]},
 δ = {result["delta"]:g}, gradient descent. Every way's rate and clip are tuned alike for every ε on
-{sizes["tuning"]:,} public images, by a grid that goes on until the best lies inside; means ±
+{sizes["tuning"]:,} public images, by a grid that goes on until the best lies inside. The numbers
+are means ±
 standard errors of {sizes["seeds"]} seeds on 5,000 other images. Without noise and clipping:
 {_accuracy(result["clean"])}. M2 is the noisy projection with a fresh A each step, by the exact
 account and by the published one; the principal A are directions of the public tuning images."""
@@ -71,12 +72,12 @@ def verdict(result: dict[str, Any], epsilons: list[str]) -> str:
         for pairs in (BUDGETS, RANKS, OWN)
     )
     count = len(epsilons) * len(BUDGETS + RANKS + OWN)
-    return f"""**Verdict.** Fig. 3 (right) of the paper has M2, by the published account, above
-DP-SGD at small ε, DP-LoRA-FA so at even smaller ones, and DP-SGD level or slightly above at large
-ε; there DP-SGD's rate is a recommended one, and the others' are tuned. Here: {budgets}
+    return f"""**Verdict.** In Fig. 3 (right) of the paper M2, by the published account, is above
+DP-SGD at small ε, and DP-LoRA-FA at even smaller ones. At large ε DP-SGD is level or slightly
+above. There DP-SGD's rate is a recommended one, and the others' are tuned. Here: {budgets}
 Fig. 3 (left) and 4 have M2 consistently above DP-LoRA-FA with a random A, most at small ranks.
 Here: {ranks} Beside the paper: {own} These are {count} comparisons, of which about
-{0.05 * count:.0f} would pass two standard errors by chance; the errors are of the seeds, with the
+{0.05 * count:.0f} would pass two standard errors by chance. The errors are of the seeds, with the
 images and what was tuned fixed."""
 
 

@@ -48,8 +48,9 @@ every linear layer, {sizes["steps"]} steps of {sizes["batch"]} expected records,
 {result["delta"]:g}. The run without noise is the same at a third of the learning rate. Fair coins
 put half of {sizes["canaries"]} canaries (a sentence with six secret digits, one copy each) among
 them. Held-out loss in nats a token ({before}); exposure in bits, a mean over canaries; coins
-guessed by the better of two attackers, by how far a canary's loss fell and by its gradient
-against what the run added, with what the certificate leaves at even odds."""
+guessed by the better of two attackers, beside what the certificate leaves at even odds. One
+attacker goes by how far a canary's loss fell, the other by its gradient against what the run
+added."""
 
 
 def verdict(result: dict[str, Any]) -> str:

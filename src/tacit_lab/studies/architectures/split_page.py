@@ -56,8 +56,8 @@ def opening(result: dict[str, Any]) -> str:
     return f"""The states (u, v) have a trunk u of {scale["trunk"]} numbers, from which alone
 the logits are read, and a memory v of {scale["split_width"] - scale["trunk"]} numbers;
 {scale["layers"]} layers, a vocabulary of {scale["vocabulary"]:,}, {scale["steps"]} steps on
-{tokens:,} tokens ({result["text"]}), so far from the paper's 90 million parameters and 164
-million tokens: `make experiments NAME={NAME}` with `--scale gpu` has its sizes. Beside it two
+{tokens:,} tokens ({result["text"]}), far from the paper's 90 million parameters and 164 million
+tokens: `make experiments NAME={NAME}` with `--scale gpu` has its sizes. Beside it two
 controls: a GPT of about as many parameters, and a GPT whose whole state is as wide as the
 trunk. Loss and NLL are nats a token; prompts of the bank come from the text that was learned,
 and the loss is measured on text that no model saw. Everything stands at the middle probe layer."""

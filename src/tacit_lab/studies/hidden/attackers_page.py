@@ -139,7 +139,7 @@ def reading(result: dict[str, Any]) -> str:
     covered = result["clean"][0]["guesses"][0]["covered"]
     return f"""*KL* is the mean KL from the clean prediction in nats, and *agrees* the share of next
 tokens that stay, both under protocol A. Noise is scaled to the measured KL of the largest code,
-read as it comes, denoised linearly, or by the posterior mean over public states; *least* is written
+read as it comes, denoised linearly, or by the posterior mean over public states. *Least* is written
 where even the least K that was tried costs more than that code. *bank* names one of
 {result["bank"]:,} equally likely prompts. *all earlier tokens*
 guesses the last of {result["length"]} tokens among the {result["candidates"]} likeliest, for
@@ -169,16 +169,16 @@ ten times as large changes none of these.
 
 * **What a code may tell is its number of cells.** Whatever is known besides, the chance of a right
 guess grows by at most that factor. A bound of "{least[0]["codewords"]} cells in {result["bank"]:,}"
-is for an attacker to whom all prompts of the bank are equally likely; one who knows the first token
+is for an attacker to whom all prompts of the bank are equally likely. One who knows the first token
 is right for {_range(first)} without the code and for {_range(told)} with it.
 
 * **Attributes leak less than identity, and not nothing.** What a prompt ends with is what its last
-state is about; its topic, a digit or a name in it are harder to read off a release when they must
+state is about. Its topic, a digit or a name in it are harder to read off a release when they must
 be learnt from other prompts. An attacker who has the bank reads them off the bank.
 
 {_floor(result)}* **Equal KL is not equal privacy.** At the same KL, codes and noise stand in the
-tables beside the likeliest token, which agrees most and has a larger KL: compare along a row before
-storing.
+tables beside the likeliest token, which agrees most and has a larger KL. Compare along a row
+before storing.
 
 * **A secret rotation, fewer numbers or a product code is no noise.** What attackers make of each,
 with known pairs and without, stands in

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tacit_lab.studies.hidden.results import section
-from tacit_lab.studies.reproductions.prose import filled, table
+from tacit_lab.studies.reproductions.prose import filled, parts, table
 
 DEFENCES = "inversion-defences"
 
@@ -78,31 +78,36 @@ def _verdicts(
     blind = next(row for row in turned if row["knows"] == "no pair")
     laid = [row for row in named if "population" in row["knows"]]
     fewer = [row for row in longest if row["release"] not in ("clean", "rotation")]
-    said = "; ".join(f"{row['release']} {_top(row)} at KL {row['kl']:.2f}" for row in fewer)
+    said = [f"{row['release']}: {_top(row)} at KL {row['kl']:.2f}" for row in fewer]
     linked = next(row for row in result["rows"] if row["task"] == "linked")
     found = [
-        "* **Fewer numbers hide no prompt**: by the attacker who computes what each candidate "
-        f"would leave, named at T = 16 are: {said}.",
+        parts(
+            "* **Fewer numbers hide no prompt.** The attacker who computes what each candidate "
+            "would leave names, at T = 16:",
+            said,
+        ),
         "* **A secret rotation is an isometry: its secret is a key of the store, not a noise.** "
-        f"Who has no pair compares the norm alone, one number, and names {_top(blind)} of "
-        "prompts whose candidates it can compute; the norm in float32 tells states apart.",
-        "* Without a pair, from public states of other prompts and the store alone, the rotation "
-        "is found well enough to name "
-        + "; ".join(
-            f"{_top(row)} with {row['among']:,} releases seen at T = {row['length']}"
-            for row in laid
-        )
-        + ".",
+        f"An attacker without a pair compares the norm alone, one number, and names {_top(blind)} "
+        "of prompts whose candidates it can compute. The norm in float32 tells states apart.",
+        parts(
+            "* Without a pair, from public states of other prompts and the store alone, the "
+            "rotation is found well enough to name:",
+            (
+                f"{_top(row)} with {row['among']:,} releases seen at T = {row['length']}"
+                for row in laid
+            ),
+        ),
         f"* Of {result['prompts']} prompts stored twice, {linked['linked']} are seen to be by "
         f"whoever compares what is stored; {linked['wrongly']} others are taken for one.",
     ]
     if read:
-        both = "; ".join(
-            f"{row['release']} ({_knows(row)}) {_share(row['recovery']['by_position'][0])}"
+        both = (
+            f"{row['release']} ({_knows(row)}): {_share(row['recovery']['by_position'][0])}"
             for row in read
         )
-        found.append(
+        opening = (
             "* Without candidates the norm says next to nothing, and the rotation protects only as "
-            f"far as it stays unknown. Last tokens read back at T = 16: {both}."
+            "far as it stays unknown. Last tokens read back at T = 16:"
         )
+        found.append(parts(opening, both))
     return found

@@ -56,8 +56,8 @@ prompts, KL and agreement on {result["prompts"]:,} prompts, attacks on {result["
 releases. A small model can refute a statement about all models, and can confirm one for itself
 alone.
 
-Releases with the same σ, or the same K = ½ tr(FΣ), do not cost the same. Equal KL below is KL
-that was *measured*: for each design the budget that should give it was solved for on a first grid
+Releases with the same σ, or the same K = ½ tr(FΣ), do not cost the same. Equal KL below is KL that
+was *measured*. For each design the budget that should give it was solved for on a first grid
 and measured again, and what little remains is interpolated. *Denoised* is the posterior mean of
 the noisy state over the calibration states. `src/tacit_lab/studies/hidden/published.json` holds the
 paper's own rows ({figures["source"]}; {figures["licence"]}), and they are counted again here."""

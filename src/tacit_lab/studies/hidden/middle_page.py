@@ -11,7 +11,7 @@ from tacit.hidden_states import Point
 from tacit_lab.studies.hidden.guarded import TRIES, GuardedRow
 from tacit_lab.studies.hidden.results import section
 from tacit_lab.studies.places import IMAGES
-from tacit_lab.studies.reproductions.prose import filled, rounded_up, table
+from tacit_lab.studies.reproductions.prose import filled, parts, rounded_up, table
 
 NAME = "empty-middle"
 WORDS = {
@@ -73,8 +73,8 @@ released for prompts of its texts ({result["texts"]}); the attacker chooses amon
 *Agreement* and KL are measured on {first.prompts:,} prompts: does the likeliest next token stay
 the same, and how far does the prediction move? Under protocol A the consumer also holds the clean
 earlier positions, under B the release alone. The *middle* is an agreement of ½ or more at an
-attack of ½ or less, for a codebook at a proven bound of ½ or less. In it lie
-{"; ".join(counts)}."""
+attack of ½ or less, for a codebook at a proven bound of ½ or less. In it
+lie:{parts("", counts)}"""
 
 
 def _model(result: dict[str, Any]) -> str:
@@ -160,8 +160,8 @@ def _books(points: list[Point]) -> list[str]:
         )  # fmt: skip
     return [
         filled(
-            "Codebooks: no attacker to whom the prompts of the bank are equally likely names the "
-            "right one more often than the bound, and the best one does so exactly as often. For "
+            "Codebooks: where the prompts of the bank are equally likely, the best attacker names "
+            "the right one exactly as often as the bound says, and no attacker more often. For "
             "every other attacker the factor is C. The columns first 10, first 100 and last token "
             "say what this best attacker reaches."
         ),

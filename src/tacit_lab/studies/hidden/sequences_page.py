@@ -6,7 +6,7 @@ from typing import Any
 
 from tacit_lab.studies.hidden.inversion_page import permuted, released, share, tokens
 from tacit_lab.studies.hidden.results import section
-from tacit_lab.studies.reproductions.prose import filled, table
+from tacit_lab.studies.reproductions.prose import filled, parts, table
 
 NAME = "inversion-sequences"
 # exact match of the paper's sequence inverter on clean GPT-2 prefixes (Sec. 7)
@@ -26,8 +26,9 @@ def lines(result: dict[str, Any]) -> list[str]:
         for row in result["rows"]
     ]  # fmt: skip
     prose = (
-        f"The prompts, model and layer of the section before, read by a network that hears the "
-        f"releases of all {result['length']} positions and decodes the first token first: "
+        "The prompts, model and layer are those of the section before. They are read by a network "
+        f"on the releases of all {result['length']} positions which decodes the first token "
+        "first. Training takes "
         f"{result['minutes']:g} minutes of one core for clean states and isotropic noise of "
         f"K = 1, {result['aware']:g} for any other release. The KL is of the last position, "
         "earlier ones as they are. Codes, and what noise is fitted on, are of all positions."
@@ -61,11 +62,11 @@ def _verdicts(rows: list[dict[str, Any]]) -> list[str]:
         )
     pairs = _pairs(rows)
     if pairs:
-        named = "; ".join(f"{name} {aware:.3f} against {plain:.3f}" for name, aware, plain in pairs)
-        said.append(
+        opening = (
             "* Tokens read by a network that learnt from the release, and by the one that learnt "
-            f"from clean states: {named}."
+            "from clean states:"
         )
+        said.append(parts(opening, (f"{name}: {a:.3f} against {b:.3f}" for name, a, b in pairs)))
     return filled("\n".join(said)).split("\n")
 
 

@@ -53,14 +53,14 @@ def after_impossible() -> str:
     pairs = zip(table["beta"], table["noise_sr"], strict=True)
     bare = [f"{beta:g}" for beta, noise in pairs if noise == 0.0]
     return f"""Fano's inequality does not refute {" and ".join(clear)}; that is not a certificate.
-Nor is it needed for SR-PAC's rows of MNIST at β = {", ".join(bare)}: they print a noise of
-0.000, and a release without noise tells which of 10,000 test images was asked,
+Nor is it needed for SR-PAC's rows of MNIST at β = {", ".join(bare)}: they print a noise of 0.000.
+A release without noise tells which of 10,000 test images was asked,
 {math.log(10_000):.2f} nats.
 
 SR-PAC's rows are impossible because a trained decoder holds its budget, and a decoder bounds
 information from below (see [SR-PAC as published](stackelberg.md)). The noise of Auto-PAC and
 Efficient-PAC is certified; where one of their rows is listed ({"; ".join(sound)}) the printed
-accuracy is impossible: balanced classes cannot reach it under the noise printed beside it.
+accuracy is impossible. Balanced classes cannot reach it under the noise printed beside it.
 
 The printed powers say which rules were run. Auto-PAC's noise has the shape of the outputs'
 covariance, Σ/(e^{{2β/d}} − 1), as the paper says of its baselines: tr Σ recovered from its rows of
@@ -127,8 +127,8 @@ ratios, because the scale of logits depends on the training.{small}
   logits and a nearest-neighbour estimate of H(X), is {_refuted(refuted)}. The Gaussian of the same
   covariance has {results["gaussian_entropy"]:.2f} nats, the estimate of H(X) is
   {results["knn_entropy"]:.2f}: a decoder that fits the covariance alone starts
-  {results["gaussian_entropy"] - results["knn_entropy"]:.2f} nats behind, and noise
-  that leaks far more looks private to it: at β = {played[-1]["beta"]:g} it has
+  {results["gaussian_entropy"] - results["knn_entropy"]:.2f} nats behind, and noise that leaks far
+  more looks private to it. At β = {played[-1]["beta"]:g} it has
   {played[-1]["sr"]["noise"] / played[-1]["exact"]["noise"]:.2f} of the log-det optimum's power and
   lets through {max(played[-1]["sr"]["lower"], played[-1]["sr"]["fano"]):.2f} nats or more. Where
   its own estimate misses β, the game had not settled."""

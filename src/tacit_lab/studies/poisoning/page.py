@@ -134,7 +134,8 @@ Reduced scale, so only directions compare with the paper. There: PreAct-ResNet-1
 CIFAR-100, 50,000 images, 50 phases of 10 iterations. Here: a network of 26,378 parameters with
 group normalisation, pre-trained without noise on {sizes["public"]:,} other training images of
 CIFAR-10 ({100 * start:.1f}% of the test images right), then {sizes["rounds"]} rounds of one step on
-{sizes["batch"]} of {sizes["train"]:,} images; momentum {sizes["momentum"]}, rate {sizes["rate"]};
+{sizes["batch"]} of {sizes["train"]:,} images. Momentum is {sizes["momentum"]}, rate
+{sizes["rate"]};
 the cone has {sizes["angle"]:g}°, which the paper does not state.
 
 Source 0 hides its trigger in all of its images and labels them airplane: squares of random colours
@@ -183,8 +184,9 @@ def _table(trigger: str, cells: list[Cell]) -> list[str]:
 def _how_judged() -> str:
     return f"""
 Differences are in percentage points, with Student's {CONFIDENCE:.0%} intervals: here from the
-spread of the runs with the least noise, which is taken for what ran once too; of the printed pairs
-from row to row, as the paper prints no spread. A claim is not told where the interval holds 0.
+spread of the runs with the least noise, which is taken for what ran once too. For the printed
+pairs they come from the spread from row to row, as the paper prints no spread. A claim is not told
+where the interval holds 0.
 """
 
 
@@ -306,12 +308,13 @@ def _bounds(result: dict[str, Any], cells: list[Cell]) -> str:
         told.append(bound)
     spread = max(run["success"][0] for cell in cells for run in cell.ways["references"])
     return f"""
-What the certificate says of the attack: averaged over the noise its success is at most
-Φ(Φ⁻¹(p) + μ), p that of the reference without source 0 *with the noise of this run*. With p as
+The certificate says of the attack that its success, averaged over the noise, is at most Φ(Φ⁻¹(p) +
+μ). Here p is the success against the reference without source 0 *with the noise of this run*. With
+p as
 measured in these few runs the bound is {100 * min(told):.1f} to {100 * max(told):.1f}%, and the
-averages measured are below it in {inside} of {len(cells)} cells; both sides are estimates from few
+averages measured are below it in {inside} of {len(cells)} cells. Both sides are estimates from few
 runs, whose success differs as widely as the brackets say. p is not the success against honest
-sources: the noise is widest along the very gradients that were poisoned, and one reference model
+sources. The noise is widest along the very gradients that were poisoned. One reference model
 that never learned from source 0 named {100 * spread:.1f}% of the triggered images airplanes. The
 largest average is {100 * largest.success("references"):.1f}% ({largest.trigger},
 m = {largest.sources}, ε = {largest.epsilon:g}). The certificate compares two noisy trainings, one

@@ -50,9 +50,11 @@ def story(result: dict[str, Any]) -> str:
 {result["calibration"]:,} public ones to fit on, a bank of {result["bank"]:,} of which
 {result["queries"]:,} are attacked, {result["prompts"]} held-out ones to measure use on. A quotient
 has two hidden layers of 256 units and {result["epochs"]} passes. The attacker knows encoder or
-codebook and bank, and is Bayes': exact for codes, with a 95% interval where noise was drawn. Use is
-that of the better reader under each protocol: A goes on from the mean public state given the
-release with the earlier positions clean, B has the release alone (the decoder, the table, or
+codebook and bank, and is Bayes': exact for codes, with a 95% interval where noise was drawn. Use
+is that of the better reader under each protocol. Protocol A goes on from the mean public state
+given the
+release with the earlier positions clean. Protocol B has the release alone (the decoder, the table,
+or
 Bayes' rule over public prompts). The paper's encoder has two layers at GPT-2 small and 50,000
 steps; this is a small model and minutes of training."""
 
@@ -115,7 +117,7 @@ def _private(private: dict[str, Any] | None) -> list[str]:
 windows of Shakespeare, {private["steps"]} steps of {private["batch"]} expected records, for adding
 or removing one window at δ = 1e-5. Then {private["bank"]:,} windows that no training saw are named
 by the nearest state, their own noisy by r deviations of the states in every direction, so that the
-attack can fail; and {private["inverted"]} windows of {private["inverted_length"]} tokens are read
+attack can fail. And {private["inverted"]} windows of {private["inverted_length"]} tokens are read
 back from the states of all positions, noisy by {private["inverted_ratio"]:g} deviations."""), "",
         *table(columns, rows)]  # fmt: skip
 

@@ -7,26 +7,37 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+# a part of an item of a list, on a line of its own
+PART = "\n  * "
+
 
 def filled(prose: str) -> str:
     """Return paragraphs and lists with lines of equal length."""
-    blocks = prose.replace("\n* ", "\n\n* ").split("\n\n")
-    lines = [
-        textwrap.fill(
-            " ".join(block.split()),
-            108,
-            subsequent_indent="  " if block.startswith("* ") else "",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        for block in (block.strip() for block in blocks)
-        if block
-    ]
+    blocks = prose.replace(PART, f"\n{PART}").replace("\n* ", "\n\n* ").split("\n\n")
+    lines = [_block(block) for block in blocks if block.strip()]
     joined = lines[0]
     for before, line in pairwise(lines):
-        listed = before.startswith("* ") and line.startswith("* ")
+        listed = before.lstrip().startswith("* ") and line.lstrip().startswith("* ")
         joined += ("\n" if listed else "\n\n") + line
     return joined
+
+
+def parts(opening: str, told: Iterable[str]) -> str:
+    """Return an item of a list whose parts stand in a list of their own."""
+    return "".join([opening, *(f"{PART}{part}" for part in told)])
+
+
+def _block(block: str) -> str:
+    indent = "  " if f"\n{block}".startswith(PART) else ""
+    words = " ".join(block.split())
+    return textwrap.fill(
+        words,
+        108,
+        initial_indent=indent,
+        subsequent_indent=indent + ("  " if words.startswith("* ") else ""),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

@@ -51,8 +51,8 @@ same and whose labels differ, drawn by seed {sizes["tasks_seed"]}, and {sizes["d
 each. Learnwares and users have n balanced records, none in common, and each a specification under
 the same ε (δ = {result["delta"]:g}, replacing one record), made by `{result["backbone"]}` with the
 subspace that comes with it. Where names are shared, users call a class as developers do (its
-digit or object, whatever the picture's transform); where each has their own, in words and an order
-of their own, which `scatter` and `mean` do not see. The label histogram looks at no picture. Top-1
+digit or object, whatever the picture's transform). Elsewhere each has names and an order of their
+own, which `scatter` and `mean` do not see. The label histogram looks at no picture. Top-1
 in percent, ± one standard error over {queries["images"]} and {queries["relabelled"]} users. Run by
 `{result["command"]}`.{missing(result)}"""
 
@@ -84,5 +84,5 @@ def verdict(result: dict[str, Any]) -> str:
 where chance finds 1 in 12, it finds {both("relabelled", "own", "scatter")} and `mean`
 {both("relabelled", "own", "mean")}. Where names are shared `labels` finds
 {both("relabelled", "shared", "labels")} of those; but names without any picture find
-{both("relabelled", "shared", HISTOGRAM)}, so that a search by names is as good wherever names are
+{both("relabelled", "shared", HISTOGRAM)}, so a search by names is as good wherever names are
 unlike."""

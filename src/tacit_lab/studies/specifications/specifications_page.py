@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from tacit_lab.studies.hidden.results import section
-from tacit_lab.studies.reproductions.prose import filled, table
+from tacit_lab.studies.reproductions.prose import filled, parts, table
 from tacit_lab.studies.specifications.baselines import BASELINES
 from tacit_lab.studies.specifications.rows import (
     ObjectiveRow,
@@ -64,8 +64,8 @@ one step; where nothing else is said with factors of rank r = {result["rank"]} a
 {result["subspace"]} directions of public tasks, a number each. The trivial baselines are means of
 the same backbone's features, clipped at a public length, with the noise of the Gaussian mechanism
 for sensitivity 2C/n; inner class means are of the inputs of the layers that PAVE describes. The
-label histogram looks at no input: it is the shares of the names of classes, which developers and
-users share, with the noise for sensitivity √2/n; where labels are permuted the names are numbers.
+label histogram looks at no input. It is the shares of the names of classes, which developers and
+users share, with the noise for sensitivity √2/n. Where labels are permuted the names are numbers.
 Run by
 `{result["command"]}` at {result["commit"]}.{missing(result)}"""
 
@@ -142,8 +142,8 @@ def _subspaces(result: dict[str, Any]) -> list[str]:
                                           for n in result["gamma_records"])])  # fmt: skip
     return [
         filled("""By k, and the covariance stability γ of the last layer's H(D) = UᵀF(D) in k public
-directions, the largest over replaced records: it is *measured* on these data sets, no bound, and
-no guarantee is made of it."""), "",
+directions, the largest over replaced records. γ is *measured* on these data sets; it is no bound,
+and no guarantee is made of it."""), "",
         *table(
             ["k, n = 1,000", *map(budget, epsilons),
              *(f"γ measured, n = {int(n):,}" for n in result["gamma_records"])],
@@ -175,8 +175,8 @@ def _verdicts(result: dict[str, Any]) -> list[str]:
         return []
     return [
         filled(f"""How often the best of a search is told to be a match, by what there is to be
-found. The threshold is that of random directions, surpassed in 1 search of 100, and tasks of other
-data ought to be told apart by it; whether one of the same data is of use it does not say. k =
+found. The threshold is that of random directions, surpassed in 1 search of 100. It ought to tell
+apart tasks of other data. It does not say whether a task of the same data is of use. k =
 {result['subspace']}, n = 1,000."""), "",
         *table(["route", "", "there is", "median of the best", "a match, in percent"], rows),
     ]  # fmt: skip
@@ -238,7 +238,8 @@ percent."""), "",
 
 def verdict(result: dict[str, Any]) -> str:
     """Return what was reached of what was asked for, and where PAVE wins or loses."""
-    return " ".join(["**Verdict.**", _reached(result), _compared(result), _timed(result)])
+    found = [f"**Verdict.** {_reached(result)}", _compared(result), _timed(result)]
+    return "\n\n".join(found)
 
 
 def _reached(result: dict[str, Any]) -> str:
@@ -254,7 +255,7 @@ def _reached(result: dict[str, Any]) -> str:
     ]  # fmt: skip
     best = max(free, key=lambda row: row.top1[0], default=None)
     told.append(_against("with permuted labels by the label-free route", best, LABEL_FREE))
-    return "Asked for and found: " + "; ".join(told) + "."
+    return parts("Asked for and found:", told)
 
 
 def _against(name: str, row: ObjectiveRow | None, share: float) -> str:
@@ -283,10 +284,10 @@ def _compared(result: dict[str, Any]) -> str:
             if ours is None or theirs is None:
                 continue
             told.append(f"{TASKS[name]}, {budget(epsilon)}: {_difference(ours, theirs)}")
-    return (
-        "The best space of PAVE against the best trivial baseline, both chosen afterwards: "
-        + "; ".join(told)
-        + ". Within two standard errors is called level."
+    return parts(
+        "The best space of PAVE against the best trivial baseline, both chosen afterwards (a "
+        "difference within two standard errors is called level):",
+        told,
     )
 
 

@@ -53,7 +53,7 @@ def text(result: dict[str, Any]) -> str:
 OPENING = """A store of codes tells a thief one of `2^b` values about each row. Whatever the
 thief knows besides, that multiplies the chance of any guess about the row by at most `2^b`
 ([why](../explanation/glossary.md#codebook)). Here a thief has the files, the codebook, the
-encoder and all of a text but what is asked, and does the best that anyone can with a code; words
+encoder and all of a text but what is asked, and does the best that anyone can with a code. Words
 are read by a linear inverter, by a transformer, and by a search for words that encode alike."""
 READERS = """Words of a text (F1) by three readers, each below the bound of the words above. A
 transformer of two layers is fitted on the public texts in less than a minute; the search asks an
@@ -75,8 +75,8 @@ Digits and names stay below their bounds by what their codes share.
 **Rows about one person add up:** eight codes of a name are a code of eight times the bits, so
 declare `rows_per_person`. No bound on two near duplicates is below 100%, for one bit tells two
 texts apart. What is read of words falls least: a code keeps the topic, which is what it is for.
-Every bound is `2^b` times the most that is reached without the store, for a text drawn from
-those of the store; of words that is the best list of words for all texts, found exactly."""
+Every bound is `2^b` times the most that is reached without the store, for a text drawn from those
+of the store. For words that is the best list of words for all texts, found exactly."""
 
 
 def _rights(result: dict[str, Any], asked: str) -> dict[str, float]:
@@ -89,11 +89,11 @@ def _rights(result: dict[str, Any], asked: str) -> dict[str, float]:
 def made(result: dict[str, Any]) -> str:
     """Return how the numbers came about."""
     return f"""`make experiments NAME={NAME}` takes minutes (`--fast` seconds,
-`--texts FILE` a text a line of your own): encoder and residual codebooks are fitted on
+`--texts FILE` a text a line of your own). Encoder and residual codebooks are fitted on
 {result["public"]:,} public lines ({result["texts"]}), {result["stored"]:,} others are stored,
-{result["queries"]} more are searched for. The encoder averages word vectors of 128 numbers,
-rare words weighed more; a field is a word at the end of a text of which all else is known, of
-{result["known"]} texts (a tenth of them for digits), and its success the exact mean over all
+{result["queries"]} more are searched for. The encoder averages word vectors of 128 numbers, rare
+words weighed more. A field is a word at the end of a text of which all else is known, of
+{result["known"]} texts (a tenth of them for digits). Its success is the exact mean over all
 candidates. Words are the 1,000 most common after the first 50; the linear inverter is a ridge
 regression from decoded vectors, and words are searched for {result["known"]} texts."""
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from tacit_lab.studies.hidden.results import section
 from tacit_lab.studies.reproductions.prose import filled, table
+from tacit_lab.studies.reproductions.prose import parts as listed
 
 NAME = "indistinguishable-cifar10"
 # dsi, Table 1, ResNet-20: accuracy in percent at δ = 1e-5.
@@ -65,7 +66,7 @@ def story(result: dict[str, Any]) -> str:
 {sizes["train"]:,} images in batches of {sizes["batch"]}, δ = {result["delta"]:g}; accuracy in
 percent on {sizes["test"]:,} test images, mean ± standard deviation over {len(sizes["seeds"])}
 seeds. Without noise it is {_percent(result["clean"])}. Every way's learning rate is the best at
-ε = 4 on other images, of a grid by thirds that goes on until the best lies inside; DP-SGD clips
+ε = 4 on other images, of a grid by thirds that goes on until the best lies inside. DP-SGD clips
 at 1. Local steps run every image's own training ({local["steps"]} steps in {local["groups"]}
 sub-groups of each batch), so they have the first {sizes["few"]:,} images only, and one step on as
 many stands beside them. Beside
@@ -83,14 +84,14 @@ def verdict(result: dict[str, Any], epsilons: Sequence[float]) -> str:
             difference, error = _difference(ways[same][str(value)], ways[other][str(value)])
             clear = "" if abs(difference) > 2 * error else " (within its error)"
             parts.append(f"{100 * difference:+.1f} ± {100 * error:.1f} at ε = {value:g}{clear}")
-        told.append(f"* One step less {WORDS[other]}, points: {', '.join(parts)}.")
+        told.append(listed(f"* One step less {WORDS[other]}, in points:", parts))
     return "\n".join(
         [
             "Differences of means with their standard errors over seeds:\n",
             *told,
             "\nThe two promises are not the same. DP-SGD hides each image from whoever sees "
-            "everything else, and its accounting is amplified by sampling; beside references the "
-            "data are known and only the *influence* of an image is bounded, with the noise of "
+            "everything else, and its accounting is amplified by sampling. Beside references the "
+            "data are known. Only the *influence* of an image is bounded, with the noise of "
             "the run either way. Table 1 sets their ε side by side as if they were one.",
         ]
     )

@@ -155,7 +155,7 @@ def _guesses(audit: Audit) -> Section | None:
     aside = (
         "Share of right guesses, with 95% intervals; cells without one are exact for this bank. "
         "The clean state, the likeliest token and the noise nearest in KL are controls. An "
-        "attacker who knows all earlier tokens runs the model on the likeliest last tokens; its "
+        "attacker who knows all earlier tokens runs the model on the likeliest last tokens. Its "
         f"success does not depend on the bank, and no bound on naming one of {_bank(audit)} "
         f"prompts speaks of it.{limit}"
     )

@@ -68,7 +68,7 @@ def audit_verdict(audit: Release[Audit]) -> AuditVerdict:
         "measured",
         f"Store {stored}: the strongest attack we ran on one release names the prompt among "
         f"{chosen.bank:,} equally likely ones {percent(chosen.best_attack.top1.value)} of the "
-        "time, and nothing proves that a better attack does no better.",
+        "time. Nothing proves that a better attack does no better.",
         f"{keeps[:1].upper()}{keeps[1:]}.",
     )
 
