@@ -134,7 +134,8 @@ def words_of_the_field():
 def test_an_own_word_has_the_word_of_the_field_at_its_first_use(page):
     if page.endswith(DEFINING):
         return
-    told, field = NO_PROSE.sub(" ", (ROOT / page).read_text("utf-8")), words_of_the_field()
+    told = " ".join(NO_PROSE.sub(" ", (ROOT / page).read_text("utf-8")).split())
+    field = words_of_the_field()
     for own, forms in OWN_WORDS.items():
         # a genitive is no first use that brackets can stand behind
         first = re.search(rf"(?<![\w-])(?:{forms})(?![\w'’-])", told)

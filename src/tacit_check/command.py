@@ -44,7 +44,7 @@ def each(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     parser.add_argument("files", nargs="+", metavar="FILE")
-    parser.add_argument("--data", help="the holder's file of data that digests name")
+    parser.add_argument("--data", help="the holder's data, which files name by digest")
     parser.add_argument("--json", action="store_true", help="print JSON, one object a line")
     parser.add_argument("--version", action="version", version=f"tacit_check {VERSION}")
     chosen = parser.parse_args(arguments)

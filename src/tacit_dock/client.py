@@ -21,8 +21,8 @@ IDENTIFIER = re.compile(r"[0-9a-f]{32}")
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 UNPROTECTED = (
-    "expected a specification with a guarantee, got one that has none: it is a mean over its "
-    "records, from which records have been read back, and whoever runs the dock sees it. Make it "
+    "expected a specification with a guarantee, got one without. It is a mean over its records, "
+    "from which records have been read back; whoever runs the dock would see it. Make it "
     "with an epsilon, or, of records that are public, set unprotected"
 )
 

@@ -266,7 +266,7 @@ def test_what_a_file_says_of_its_noise_is_held_against_it(designs, differences, 
         save_file({**tensors, **(changed or {})}, place, {"tacit": content})
 
     for change, message in (
-        ({"changed": {array: tensors[array] + 1e-9}}, "not that which was certified"),
+        ({"changed": {array: tensors[array] + 1e-9}}, "not the one that was certified"),
         ({"changed": {"clean": tensors["states"]}}, "beside the rows"),
         ({"more": {"parts": {}}}, "beside the rows"),
         ({"changed": {"states": tensors["states"] + 1}}, "not those that were certified"),

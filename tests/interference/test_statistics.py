@@ -232,8 +232,8 @@ def records(last):
 def test_how_many_rows_share_an_identifier_is_told_to_the_holder_alone(interference):
     first, second = records(["2,40,400"]), records(["77,40,400"] * 50)
     pair = published(interference, of_table("mean", "add-remove", *OUT), first, second)
-    assert "5 rows share a value of 'customer_id'" in pair.first.out + pair.first.err
-    assert "50 rows share a value of 'customer_id'" in pair.second.out + pair.second.err
+    assert "up to 5 rows share one value of 'customer_id'" in pair.first.out + pair.first.err
+    assert "up to 50 rows share one value of 'customer_id'" in pair.second.out + pair.second.err
 
 
 def towns(own, count=200):

@@ -38,8 +38,8 @@ DECLARED = "the sampling rate and the records expected in a step were declared w
 # Of noise that is added once after several steps.
 CONVEX = "a record's loss is convex in the layer, and its curvature is at most the smoothness given"
 PUBLISHED = (
-    "The adapter may be published with A. Losses and shares of clipped records are measured on the "
-    "records without noise and may not."
+    "The adapter may be published with A. Losses and shares of clipped records are measured on "
+    "the records without noise, and may not be published."
 )
 UNPROTECTED = (
     "This adapter has no guarantee: neither A nor B nor BA may be published. A noiseless B beside "

@@ -130,16 +130,17 @@ class AdapterDataFlags:
         str | None,
         typer.Option(
             metavar="NAME,…",
-            help="What classes 0, 1, … are called in --label; the names that the model has for "
-            "them, or their numbers from 0, when left out.",
+            help="What --label calls classes 0, 1, …. When left out, the model's own names, or "
+            "the numbers from 0.",
         ),
     ] = None
     held_out: Annotated[
         str | None,
         typer.Option(
             metavar="FILE|N",
-            help="File like DATA to measure on, best one that is public, or how many records at "
-            "the end of DATA nothing is learned from; nothing is measured when left out.",
+            help="File like DATA to measure on, best a public one; or N, to measure on the last N "
+            "records of DATA, from which nothing is then learned. Nothing is measured when left "
+            "out.",
         ),
     ] = None
     device: Annotated[str, typer.Option(help="Where it computes.")] = "cpu"

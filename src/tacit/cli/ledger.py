@@ -163,8 +163,8 @@ def verify(
     since: Annotated[
         str | None,
         typer.Option(
-            help="Checkpoint that an earlier verification printed: what is newer is read, and all "
-            "totals and budgets."
+            help="Checkpoint that an earlier verification printed: only newer records are read, "
+            "with all totals and budgets."
         ),
     ] = None,
     workers: Annotated[

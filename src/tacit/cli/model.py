@@ -68,7 +68,7 @@ class PenaltyFlags:
 
         if self.jacobian and settings.architecture != "split-memory":
             raise ValueError(
-                "--jacobian: expected --architecture split-memory, whose memory it is of"
+                "--jacobian: expected --architecture split-memory, whose memory it penalises"
             )
         given = {"--probe-layers": self.probe_layers, "--depletion-rank": self.depletion_rank}
         # a flag of penalties without one would be obeyed by nothing
@@ -111,8 +111,8 @@ def train(
 ) -> None:
     """Train a language model with its own tokenizer; the folder loads wherever a model is asked.
 
-    Training promises nothing about the text: what it keeps of it is for tacit training
-    memorisation to measure.
+    Training promises nothing about the text; tacit training memorisation measures what a model
+    keeps of it.
     """
     output = json_output(
         outlet.json, outlet.force, {"TEXT": text, "--checkpoint": run.checkpoint, "--out": out}

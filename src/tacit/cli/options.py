@@ -38,7 +38,9 @@ Attacked = Annotated[bool, typer.Option(help="Attack simulated releases and meas
 Report = Annotated[str | None, typer.Option(help="HTML report to write.")]
 Certificate = Annotated[
     str | None,
-    typer.Option(help="HTML to publish beside the release: nothing for its holder alone."),
+    typer.Option(
+        help="HTML page to publish beside the release, without what is for its holder alone."
+    ),
 ]
 LedgerFile = Annotated[
     str | None, typer.Option(help="Ledger to spend from: a file or a database URL.")

@@ -92,8 +92,8 @@ class Protection:
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE,…",
-            help="Values of a column that is grouped by; of one column they are found where left "
-            "out, with --epsilon and --delta. May be repeated.",
+            help="Values of a column that is grouped by. When left out, those of one column are "
+            "found, under --epsilon and --delta. May be repeated.",
         ),
     ] = None
     clip: Annotated[
@@ -109,15 +109,15 @@ class Protection:
     max_rows: Annotated[
         int | None,
         typer.Option(
-            help="Largest number of one person's rows that are read. Which of them are read "
+            help="Largest number of one person's rows that are read. The choice of these rows "
             "depends on that person's rows alone."
         ),
     ] = None
     max_groups: Annotated[
         int | None,
         typer.Option(
-            help="Largest number of groups in which one person's rows are read. Which groups "
-            "depends on that person's rows alone."
+            help="Largest number of groups in which one person's rows are read. The choice of "
+            "groups depends on that person's rows alone."
         ),
     ] = None
 

@@ -37,8 +37,8 @@ Missing = Annotated[
         autocompletion=offered("refuse", "drop", "drop-unreadable"),
         help="What to do with rows that hold nothing in a column used. refuse refuses the table, "
         "drop leaves the rows out. drop-unreadable also drops rows that hold no value of the "
-        "column there, as under --protect table where "
-        "it is left out; refuse else.",
+        "column there; it is taken under --protect table when left out; refuse is taken "
+        "elsewhere.",
     ),
 ]
 Category = Annotated[
@@ -64,7 +64,9 @@ class TextFlags:
         str | None,
         typer.Option(help="What separates the fields of a CSV file. Found when left out."),
     ] = None
-    decimal: Annotated[str, typer.Option(help="Mark in the numbers of texts, . or a comma.")] = "."
+    decimal: Annotated[str, typer.Option(help="Decimal mark of numbers in text: . or a comma.")] = (
+        "."
+    )
 
     def fingerprints(self, data: str) -> Fingerprints:
         """Return what names a table in a ledger."""

@@ -32,15 +32,16 @@ def verify(
         ),
     ],
     data: Annotated[
-        str | None, typer.Option(help="The holder's file of data that digests name.")
+        str | None,
+        typer.Option(help="The holder's file of data, which the files name by its digest."),
     ] = None,
     json: Json = None,
     force: Force = False,
 ) -> None:
     """Check what stored files claim: exit status 0 all hold, 1 false or not shown, 2 refused.
 
-    The same as `python -m tacit_check FILE…`, in a process of its own, of which nothing is Tacit's.
-    What else a file says is then held against what was checked.
+    Runs `python -m tacit_check FILE…` in a process of its own, which uses no code of Tacit. The
+    rest of each file is then compared with what was checked.
     """
     read = {f"FILE {place}": path for place, path in enumerate(dict.fromkeys(files), 1)}
     output = json_output(json, force, {"--data": data, **read})

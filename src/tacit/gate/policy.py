@@ -26,7 +26,8 @@ class Policy:
         max_factor: Largest factor on any attacker's chance, for every prior.
         max_nats: Largest maximal leakage in nats: ln of that factor.
         max_success: Largest success bound under the law (distribution) it names.
-        candidates: N: max_success is judged at naming one of N equally likely secrets, by factor.
+        candidates: Number N of equally likely secrets: max_success then limits the chance of naming
+            the right one, from the factor.
         max_epsilon: Largest ε of (ε, δ)-differential privacy, read beside delta.
         delta: δ at which max_epsilon is judged; 0 for pure differential privacy.
         max_information: Largest information bound allowed, in nats.

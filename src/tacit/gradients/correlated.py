@@ -25,8 +25,9 @@ class CorrelatedDPSGD(DPSGD):
 
     Args:
         clip: Largest Frobenius norm C of a record's gradient, over all layers.
-        clipping: joint: one factor min(1, C/‖G_i‖) for all layers; layers: each of L layers by
-            itself, to C/√L; automatic: one factor C/(‖G_i‖ + 0.01), no C to choose well.
+        clipping: joint cuts all layers by one factor min(1, C/‖G_i‖). layers cuts each of L layers
+            by itself, to C/√L. automatic has one factor C/(‖G_i‖ + 0.01), so that no C has to be
+            chosen well.
         noise: Banded(…) or Buffered(…): how the noise of steps is tied together.
 
     Example:

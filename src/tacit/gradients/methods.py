@@ -23,8 +23,9 @@ class DPSGD(ClippedMethod):
 
     Args:
         clip: Largest Frobenius norm C of a record's gradient, over all layers.
-        clipping: joint: one factor min(1, C/‖G_i‖) for all layers; layers: each of L layers by
-            itself, to C/√L; automatic: one factor C/(‖G_i‖ + 0.01), no C to choose well.
+        clipping: joint cuts all layers by one factor min(1, C/‖G_i‖). layers cuts each of L layers
+            by itself, to C/√L. automatic has one factor C/(‖G_i‖ + 0.01), so that no C has to be
+            chosen well.
 
     Example:
         >>> schedule = Schedule(sampling_rate=1024 / 50_000, steps=1000, dims=(2048,))
@@ -51,8 +52,9 @@ class DPLoRAFA(ClippedMethod):
     Args:
         rank: Rows r of A, the rank of the adapter.
         clip: Largest Frobenius norm C of a record's gradient of B, over all layers.
-        clipping: joint: one factor min(1, C/‖G_i‖) for all layers; layers: each of L layers by
-            itself, to C/√L; automatic: one factor C/(‖G_i‖ + 0.01), no C to choose well.
+        clipping: joint cuts all layers by one factor min(1, C/‖G_i‖). layers cuts each of L layers
+            by itself, to C/√L. automatic has one factor C/(‖G_i‖ + 0.01), so that no C has to be
+            chosen well.
 
     Source: lora-privacy, Algorithm 2, with the exact account in place of the classical one.
     """
@@ -83,8 +85,9 @@ class NoisyProjection(ClippedMethod):
     Args:
         rank: Rows r of A_t, with independent N(0, 1/r) entries.
         clip: Largest Frobenius norm C of a record's gradient, over all layers.
-        clipping: joint: one factor min(1, C/‖G_i‖) for all layers; layers: each of L layers by
-            itself, to C/√L; automatic: one factor C/(‖G_i‖ + 0.01), no C to choose well.
+        clipping: joint cuts all layers by one factor min(1, C/‖G_i‖). layers cuts each of L layers
+            by itself, to C/√L. automatic has one factor C/(‖G_i‖ + 0.01), so that no C has to be
+            chosen well.
 
     Example:
         >>> schedule = Schedule(

@@ -154,7 +154,7 @@ class LedgerStore:
                 raise ValueError(f"ledger: {self.label} contradicts itself: tables are missing")
             if found is None and self.is_sqlite:
                 empty = not _tables(connection)
-                what = "holds no tables" if empty else "is a database of something else than tacit"
+                what = "holds no tables" if empty else "is the database of another program"
                 raise ValueError(f"ledger: {self.label} {what}")
             if found is None and not create:
                 raise ValueError(f"ledger: {self.label} holds no ledger")

@@ -68,17 +68,23 @@ def found_out(release: Release[Any]) -> str:
         # e^ε to four digits, rounded up; the float itself is off by less than a digit of these
         times = number_up(math.exp(told.epsilon) * (1.0 + 1e-12))
         return (
-            f"Whatever somebody concludes about you from this is at most {times} times as likely "
-            "to be concluded as if your record had not been what it is, but for a probability of "
-            f"{number_up(told.delta)}. It holds whatever else that person knows."
+            f"Whoever reads this concludes anything about you at most {times} times as often as if "
+            f"your record {_otherwise(told.adjacency)}, but for a probability of "
+            f"{number_up(told.delta)}. This holds whatever else that person knows."
         )
     if isinstance(told, InformationBound):
         return (
-            f"This tells at most {in_nats(number_up(told.nats))} about {told.secret}. Whoever "
-            "could hardly guess that before can hardly guess it after, by as much as this "
-            "number says."
+            f"This tells at most {in_nats(number_up(told.nats))} about {told.secret}. What was "
+            "hard to guess before stays hard to guess, as far as this number says."
         )
-    return "Nobody has worked that out of this promise. Read the limits below, which are proven."
+    return "No answer in a sentence follows from this promise. Read the limits below: all proven."
+
+
+def _otherwise(adjacency: str) -> str:
+    """Say what the neighbouring table has in the place of a record."""
+    kept = {Adjacency.ADD_REMOVE: "had been left out", Adjacency.REPLACE: "had been another"}
+    found = Adjacency.of(adjacency)
+    return kept[found] if found else "had not been what it is"
 
 
 def _by_success(bound: SuccessBound, success: float) -> str:

@@ -206,10 +206,10 @@ class Rows:
         person: Column that says whose a row is: all rows of one person are drawn together, and a
             pair is two persons.
         unit: Word for a person in what is certified, such as household.
-        method: How the noise is found: sums where the query adds up, else by expected swaps under
-            fresh coins, by the exact posterior over a declared family, or whichever of the two
-            expects less noise.
-        confidence: Of the guarantee where it rests on simulated releases.
+        method: How the noise is found. auto takes sums where the query adds up, and expected swaps
+            elsewhere. swaps bounds expected swaps under fresh coins, family the exact posterior
+            over a declared family. cheaper takes whichever of the two expects less noise.
+        confidence: Confidence of the guarantee where it rests on simulated releases.
 
     Example:
         >>> Rows(success=0.6)
@@ -265,23 +265,23 @@ class Table:
         epsilon: ε, with delta.
         delta: δ, with epsilon.
         rho: ρ of zero-concentrated differential privacy instead.
-        bounds: Lowest and highest of every column that is read, by its name, or in Python (p, 2);
-            declared without looking at the table: a number outside counts as the nearer bound. Of
-            persons, auto finds those of a column from the table, for a tenth of the budget.
-        levels: Categories of columns, declared: numbers, or words of a column of texts. Of persons,
-            auto finds those of a column that enough of them have, for a share of ε and of δ.
+        bounds: Lowest and highest of every column that is read, by its name, or in Python (p, 2),
+            declared without looking at the table. A number outside counts as the nearer bound. With
+            a person, auto finds the bounds of a column from the table, for a tenth of the budget.
+        levels: Categories of columns, declared: numbers, or words of a column of texts. With a
+            person, auto finds the categories that enough persons have, for a share of ε and of δ.
         adjacency: Which tables are neighbours: one record more, or one replaced.
         person: Column that says whose a row is: all rows of one person are hidden together, and
             with ε alone the noise is discrete Laplace.
         unit: Word for a person in what is certified, such as household.
         clip: Largest amount that one person may move the numbers, counted in rows at the bounds.
             auto finds it from the table for a twentieth of the budget.
-        max_rows: Largest number of one person's rows that are read. Which of them are read depends
-            on that person's rows alone.
-        max_groups: Largest number of groups in which one person's rows are read. Which groups
+        max_rows: Largest number of one person's rows that are read. The choice of these rows
             depends on that person's rows alone.
-        consistent: Whether counts of rows of several tables are made whole, not negative and to add
-            up, and sums to add up, of what is released alone; of persons.
+        max_groups: Largest number of groups in which one person's rows are read. The choice of
+            groups depends on that person's rows alone.
+        consistent: With a person: whether counts of several tables are made whole numbers,
+            non-negative and in agreement, and sums in agreement, from the released numbers alone.
 
     Example:
         >>> Table(epsilon=1.0, delta=1e-6).adjacency.sentence()
@@ -366,7 +366,7 @@ class Draw:
         unit: Word for a person in what is certified, such as household.
         method: How the noise is found: under the exact information, or under that of a Gaussian
             with a full, linearised or diagonal covariance.
-        confidence: Of the guarantee where it rests on simulated releases.
+        confidence: Confidence of the guarantee where it rests on simulated releases.
 
     Example:
         >>> Draw(nats=0.1)

@@ -83,7 +83,7 @@ def check_proof(stated: Any, release: Any) -> None:
     given = stated if isinstance(stated, Mapping) else {}
     if given != expected:
         names = [name for name in expected if given.get(name) != expected[name]]
-        raise ValueError(f"its details give another {(names or [PROOF])[0]!r} of the proof")
+        raise ValueError(f"{(names or [PROOF])[0]!r} of its proof is not what its details give")
 
 
 def claims_of(guarantees: Iterable[Guarantee]) -> tuple[dict[str, Any], ...]:

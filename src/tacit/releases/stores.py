@@ -356,7 +356,7 @@ def _opened(
         )
     parts = {} if part is None else {name: part(name) for name in held.parts}
     if any(_digest(one) != held.parts[name] for name, one in parts.items()):
-        raise _RefusedError("release: a tensor beside the rows is not that which was certified")
+        raise _RefusedError("release: a tensor beside the rows is not the one that was certified")
     return RowStore(held, rows(held.tensor), parts)
 
 

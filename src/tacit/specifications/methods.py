@@ -73,11 +73,11 @@ class Description:
 
     Args:
         kind: What a model can do, or what a user asks for.
-        classes: Number of classes, or their names with commas: what is public of them, as the
-            labels never decide them. Without noise they may be left to the labels.
-        targets: What the labels are. Of a model's outputs: independent, where it was not trained on
-            these records, or given-model, where it was: one record may then change every target,
-            and the guarantee is for an attacker to whom the model is known already.
+        classes: Number of classes, or their names with commas. They are public, so the labels never
+            decide them; without noise they may be left to the labels.
+        targets: What the labels are. A model's outputs are independent where the model was not
+            trained on these records, and given-model where it was. There one record may change
+            every target, and the guarantee is for an attacker who knows the model already.
         title: What is described, for the page; kind and backbone when left out.
 
     Example:
@@ -102,7 +102,7 @@ class LabelCodes:
     """Every class is pulled to the code of its name, so that all must call classes alike.
 
     Args:
-        clip: C, longest that a record may be, chosen without looking at the records; the
+        clip: Length that a record's part is cut to (C), chosen without looking at the records; the
             subspace's when left out.
         steps: T, noisy steps, each of which moves the network; their mean is released.
         sampling_rate: q, chance of every record to be in a step.
@@ -134,7 +134,7 @@ class ClassScatter:
     """Classes are pulled apart, whatever they are called and in whatever order.
 
     Args:
-        clip: C, longest that a record may be, chosen without looking at the records; the
+        clip: Length that a record's part is cut to (C), chosen without looking at the records; the
             subspace's when left out.
 
     Example:
@@ -157,7 +157,7 @@ class FeatureMean:
     """What the inputs are, whatever their labels: the mean of whitened features.
 
     Args:
-        clip: C, longest that a record may be, chosen without looking at the records; the
+        clip: Length that a record's part is cut to (C), chosen without looking at the records; the
             subspace's when left out.
 
     Example:

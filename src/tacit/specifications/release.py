@@ -60,8 +60,8 @@ BARE_MEAN = (
     "records, from which records have been read back."
 )
 SCATTER_NOTE = (
-    "Class means are drawn with noise of their own first, and counted: the scatter of a release "
-    "cannot be worked out record by record."
+    "Class means are drawn first, with noise of their own, which is counted. The scatter is then "
+    "a sum over records."
 )
 
 

@@ -26,9 +26,9 @@ SPENT_SLACK = 1e-6
 LARGEST_ERROR = 1e120
 FROM_SYSTEM = "the randomness is the operating system's"
 TOGETHER = (
-    "one secret through many queries, each of which may be chosen by all answers before: the bound "
-    "on guessing is of all of them together, up to the budget of the session; other sessions and "
-    "releases add to it"
+    "one secret is asked through many queries, each of which may be chosen by all answers before. "
+    "The bound on guessing is for all of them together, up to the budget of the session. Other "
+    "sessions and releases add to it"
 )
 ON_THE_GRID = (
     "the noise is independent of all else, computed in double precision; the sums are exact and "

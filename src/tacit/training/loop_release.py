@@ -50,7 +50,7 @@ TIED = (
 EARLY = "when the loop ended was decided without looking at the records or at losses of them"
 PUBLISHED = (
     "The trained parameters may be published, with the optimizer's state. Losses of the records "
-    "are measured without noise and may not."
+    "are measured without noise, and may not be published."
 )
 TIED_STATE = (
     " A checkpoint holds noise that is tied to that of all steps, and is as secret as the records."
@@ -183,6 +183,6 @@ LOOPS = Kind(
     details=PrivateTraining,
     recompute=recompute,
     proof="tacit.training.loop_proof:proof",
-    record="one example that the loader draws, a person with several being as many records; one "
-    "person with all of its examples where the promise names persons",
+    record="one example that the loader draws (a person with several counts as several records); "
+    "one person with all examples where the promise names persons",
 )

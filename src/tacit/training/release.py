@@ -42,7 +42,7 @@ ASSUMPTIONS = (
     "the data of a round and the references' own randomness do not depend on the noise of that "
     "round",
     "nothing computed from the data without the noise is published: no loss, no early stop by it",
-    "nobody reads the law of the noise as a secret: it is shaped by the data, and this is no "
+    "the distribution of the noise is taken as known, though the data shape it: this is no "
     "guarantee of privacy",
 )
 NOT_PRIVACY = (
@@ -54,7 +54,8 @@ PUBLISHED = (
     "how many rounds there were and in how many a reference takes part. All of these are "
     "declared, or follow from the numbers of examples, which are taken as known. Losses, energies "
     "and gaps of rounds "
-    "are measured on the data without noise and may not. Whether the records could be read is not "
+    "are measured on the data without noise, and may not be published. Whether the records could "
+    "be read is not "
     "hidden."
 )
 # What whoever is told both laws guesses.

@@ -19,11 +19,11 @@ class OneStep:
     """One step along the noisy mean gradient, or any outcome and its noise.
 
     Args:
-        noise: optimal, the least that keeps every difference in its budget; or isotropic of the
-            same certificate, N(0, σ²) in every parameter with σ² = max_r ‖z_r‖²/g_r, to compare
-            with.
+        noise: optimal is the least noise that keeps every difference in its budget. isotropic, to
+            compare with, has the same certificate: N(0, σ²) in every parameter with σ² = max_r
+            ‖z_r‖²/g_r.
         gram: What shapes the noise: the inner products of all gradients (exact), of the last
-            layer's (forward), or none. All are sound; they cost energy.
+            layer's (forward), or none. Every choice is sound; the last two need more noise.
 
     Example:
         >>> OneStep(noise="isotropic", gram="forward")

@@ -91,7 +91,7 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 async def _unavailable(request: Request, error: Exception) -> Response:
     request.scope[TROUBLE] = str(error)
-    detail = "the dock's database or disk did not answer; nothing was changed that was not answered"
+    detail = "the dock's database or disk did not answer; only what was answered was changed"
     headers = {"Retry-After": str(RETRY_SECONDS)}
     return problem(503, detail, instance=request.url.path, headers=headers)
 

@@ -93,7 +93,7 @@ class AskedFilter:
         ),
     ] = None
     max_epsilon: Annotated[
-        float | None, typer.Option(help="Largest ε at δ = 1e-5 of all its revisions.")
+        float | None, typer.Option(help="Largest ε at δ = 1e-5 of all revisions of a learnware.")
     ] = None
 
 

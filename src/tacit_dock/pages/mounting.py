@@ -24,7 +24,8 @@ KINDS = (RefusedError, UnavailableError, HTTPException, RequestValidationError)
 ADVICE = {
     401: "A token is made by the operator of this dock: tacit dock token create NAME.",
     403: "Only the developer who submitted a learnware may change or withdraw it.",
-    404: "The address may be mistyped. What was withdrawn still has its page, this never had one.",
+    404: "The address may be mistyped. A withdrawn learnware keeps its page; this address never "
+    "had one.",
     410: "Its content is gone; the page of the record says when and why.",
     413: "The limits are the operator's. A specification is small; a model may be kept elsewhere.",
     503: "The dock is busy or its database does not answer. Nothing was changed.",

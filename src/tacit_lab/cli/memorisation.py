@@ -39,12 +39,15 @@ class SequenceFlags:
         int, typer.Option(help="Largest number of sequences that are learned from.")
     ] = 512
     protect: Annotated[
-        str, typer.Option(help="all: every sequence is a reference too; or canaries alone.")
+        str,
+        typer.Option(
+            help="all makes every sequence a reference too; canaries protects canaries alone."
+        ),
     ] = "all"
     samples: Annotated[
         int,
         typer.Option(
-            help="Number of secrets drawn for each canary. As many uniform ones are "
+            help="Number of secrets drawn for each canary. As many uniformly random ones are "
             "drawn beside them."
         ),
     ] = 32
@@ -83,7 +86,8 @@ def memorisation(
     """Fine-tune a language model so that no canary and no sequence of L tokens moves it beyond ε.
 
     Canaries are texts with a secret of six digits. How far the secrets come out is measured on
-    those in and on those that a coin left out, and what the certificate allows is told beside it.
+    canaries that were learned from and on canaries that a coin left out, beside what the
+    certificate allows.
 
     One pass where --epochs is left out.
     """

@@ -277,7 +277,7 @@ def test_keys_of_whole_numbers_and_dates_are_those_declared():
     }  # fmt: skip
     (days,) = numbers("SELECT COUNT(*) FROM t GROUP BY day", {"t": frame}, promise).values()
     assert round(days) == 2
-    with pytest.raises(ValueError, match="grouped by and computed of"):
+    with pytest.raises(ValueError, match="either in GROUP BY or in an aggregate"):
         numbers("SELECT AVG(big) FROM t GROUP BY big", {"t": frame}, replace(promise, bounds=WIDE))
     with pytest.raises(ValueError, match="one twice"):
         numbers(sql, {"t": frame}, replace(promise, levels={"big": (1, 1.0)}))

@@ -197,7 +197,7 @@ def _tell(chosen: JsonOutput, found: Accounted, rivals: list[Rival], *, written:
     # what no ε covers
     if profile.infinite_mass > 0:
         lost = number_up(profile.infinite_mass, DIGITS)
-        line(console, "certain", f"with probability {lost} the release gives it away")
+        line(console, "certain", f"with probability {lost} the release gives the record away")
     if isinstance(claim, str):
         line(console, "published", f"refused: {claim}")
     elif claim is not None:

@@ -71,7 +71,8 @@ def invert(
     outlet: Paged,
     source: PromptFlags,
 ) -> None:
-    """Put an inverter to the released states of one layer, and measure what it reads back."""
+    """Read prompts back from the released states of one layer by a network, and measure how
+    well."""
     read = Source(path=None, name=source.data_name)
     destination = Destination.checked(outlet, read, others={"--texts": source.texts})
     if fit.checkpoint is not None:

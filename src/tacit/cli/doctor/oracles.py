@@ -133,5 +133,5 @@ def checker() -> Finding:
         )
         words.append(found.word)
     well = words == ["holds", "false"]
-    told = "holds a true claim, and proves a claim 1% below the truth false"
+    told = "accepts a true claim, and proves false a claim 1% below the truth"
     return Finding("checker", well, told if well else f"says {words[0]} of a true claim")

@@ -201,7 +201,7 @@ def encode(
     outlet: Paying,
     reader: ReaderFlags,
 ) -> None:
-    """Write one code for every vector or prompt, with what is certified of them in the file."""
+    """Write one code for every vector or prompt, with what is certified about them in the file."""
     prompts = reader.prompts
     if (states is None) == (prompts is None):
         raise ValueError("--prompts: expected a file of states or of prompts, exactly one of them")

@@ -52,7 +52,7 @@ LeastCell = Annotated[
     int, typer.Option(help="Calibration prompts that a codeword is the average of at least.")
 ]
 Out = Annotated[str, typer.Option(help="Safetensors file to write.")]
-COUNTED = "counted in the secret prompts, so for the holder alone and no guarantee"
+COUNTED = "counted in the secret prompts: for the holder alone, and no guarantee"
 # Whom a release is for, by protocol.
 READERS = {
     "A": "also holds the clean earlier positions (protocol A)",

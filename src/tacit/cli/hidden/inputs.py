@@ -385,7 +385,7 @@ def tell_overlap(bank: Tensor, public: Tensor) -> None:
     if share > 0:
         note(f"{percent_up(share)} of the sequences of {SEQUENCE} tokens in your prompts stand in "
              f"the public texts too, in {percent_up(prompts)} of the prompts: what is fitted may "
-             "hold them")  # fmt: skip
+             "repeat them")  # fmt: skip
 
 
 def note(sentence: str) -> None:

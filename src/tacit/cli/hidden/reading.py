@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tacit.hidden_states.codebooks.codec import Codec
     from tacit.hidden_states.origin import Origin
 
-SAME = "the codebook's when left out, and another one is refused."
+SAME = "The codebook's when left out; any other is refused."
 OF_MODELS = ("model", "layer", "dtype", "chat_template", "longest")
 OF_ENCODERS = ("encoder", "pooling")
 
@@ -36,20 +36,20 @@ class ReaderFlags:
             "of .txt."
         ),
     ] = None
-    model: Annotated[str | None, typer.Option(help=f"Model that reads the prompts; {SAME}")] = None
-    layer: Annotated[int | None, typer.Option(help=f"Layer of the states; {SAME}")] = None
-    dtype: Annotated[str | None, typer.Option(help=f"float32, bfloat16, or stored; {SAME}")] = None
+    model: Annotated[str | None, typer.Option(help=f"Model that reads the prompts. {SAME}")] = None
+    layer: Annotated[int | None, typer.Option(help=f"Layer of the states. {SAME}")] = None
+    dtype: Annotated[str | None, typer.Option(help=f"float32, bfloat16, or stored. {SAME}")] = None
     chat_template: Annotated[
         bool | None,
         typer.Option(
-            "--chat-template/--no-chat-template", help=f"Whether prompts are chats; {SAME}"
+            "--chat-template/--no-chat-template", help=f"Whether prompts are chats. {SAME}"
         ),
     ] = None
     longest: Annotated[int | None, typer.Option(help="Cut prompts after so many tokens.")] = None
     encoder: Annotated[
-        str | None, typer.Option(help=f"Encoder such as BERT that reads the prompts; {SAME}")
+        str | None, typer.Option(help=f"Encoder such as BERT that reads the prompts. {SAME}")
     ] = None
-    pooling: Annotated[str | None, typer.Option(help=f"mean, cls or last; {SAME}")] = None
+    pooling: Annotated[str | None, typer.Option(help=f"mean, cls or last. {SAME}")] = None
 
     def check(self) -> None:
         """Refuse flags that need prompts, or that do not go together."""

@@ -28,9 +28,13 @@ class ContinuedLayer(LayerFlags):
 def trajectory(
     keep: Annotated[
         str,
-        typer.Option(help="states: a code of the layer's. cache: of all heads' keys and values."),
+        typer.Option(
+            help="states codes the states of the layer, cache the keys and values of all heads."
+        ),
     ] = "states",
-    codewords: Annotated[int, typer.Option(help="C, codes of a state, a key or a value.")] = 1024,
+    codewords: Annotated[
+        int, typer.Option(help="Number of codes of a state, a key or a value (C).")
+    ] = 1024,
     steps: Annotated[
         int, typer.Option("--generated", help="Tokens generated after every prompt.")
     ] = 32,
@@ -41,8 +45,8 @@ def trajectory(
 ) -> None:
     """Generate from codes of all positions beside the model itself, and count what they tell.
 
-    With --keep cache the layers up to --layer keep codes of keys and values. What is not coded is
-    named: bounds are of the codes alone.
+    With --keep cache the layers up to --layer keep codes of keys and values. The answer names
+    what is not coded, as bounds are about the codes alone.
     """
     output, page = measured_outlets(outlet, {"--texts": source.texts})
     choice("--keep", keep, KEPT)

@@ -229,9 +229,9 @@ def _shared(promise: Promise, reading: PoolFlags, data: str | None) -> str | Non
     if found is None:
         return None
     return (
-        f"{found.rows:,} rows share a value of {found.column!r}, at most: each row is hidden by "
-        f"itself, and all of them together as much less; --person {found.column} hides all rows "
-        "of each"
+        f"up to {found.rows:,} rows share one value of {found.column!r}. Each row is hidden by "
+        f"itself, all of them together less well; --person {found.column} hides all rows of a "
+        "value together"
     )
 
 

@@ -89,8 +89,8 @@ def session(
     path: Annotated[
         str | None,
         typer.Option(
-            help="File that keeps the session and what was drawn, its owner's alone; one that is "
-            "there is taken up again."
+            help="File that keeps the session and what was drawn, for its owner alone. An "
+            "existing file is taken up again."
         ),
     ] = None,
     cost: Annotated[
@@ -101,9 +101,9 @@ def session(
 ) -> None:
     """Ask a table several questions under one budget, each with what it may cost.
 
-    A line is a query and its price: `mean share=0.25` is a quarter of the budget, `std error=5`
-    what it takes for noise of deviation 5, `price mean error=1` asks for the price alone, `left`
-    what is left. Nothing is answered that is not charged, and nothing is charged beyond the budget.
+    A line is a query and its price. `mean share=0.25` spends a quarter of the budget,
+    `std error=5` what noise of deviation 5 costs. `price mean error=1` asks for the price alone,
+    and `left` for what is left. Every answer is charged, and nothing beyond the budget.
     """
     from tacit.ledger.notions import APPROXIMATE_DP, GAUSSIAN_DP, INFORMATION
     from tacit.statistics import Session

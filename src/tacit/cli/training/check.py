@@ -29,10 +29,10 @@ def check(
     json: Json = None,
     force: Force = False,
 ) -> None:
-    """Show each layer's way to the gradient of every example; exit status 1 where one is wrong.
+    """Show how each layer finds the gradient of every example; exit status 1 where one is wrong.
 
     A layer with a rule costs little; one that is run again for each example costs a pass of its
-    own. Gradients of the first and the last example are held against passes of each alone.
+    own. Gradients of the first and the last example are compared with passes of each alone.
     """
     output = json_output(json, force)
     network, inputs, losses = _made(model)

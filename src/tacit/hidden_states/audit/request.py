@@ -169,15 +169,15 @@ class Wish:
     """What a release has to keep to, every interval at its bad end.
 
     Args:
-        max_attack: Largest success at naming one of the bank's equally likely prompts. It is that
-            of any attacker where a theorem bounds it, and else that of the strongest attack that
+        max_attack: Largest success at naming one of the bank's equally likely prompts. Where a
+            theorem bounds every attacker the bound counts, and elsewhere the strongest attack that
             was run.
         min_agreement: Least share of prompts whose likeliest next token stays.
         max_kl: Largest mean KL from the clean prediction, nats; any when left out.
-        protocol: What the consumer holds: A, the clean earlier positions as well; B, the release
-            alone.
-        releases: T, releases about one prompt in all: of its last T positions. Only what a theorem
-            bounds keeps to more than one, for attacks see one release.
+        protocol: What the consumer of the release holds: A, also the clean states of earlier
+            positions; B, the release alone.
+        releases: Number of releases about one prompt (T), those of its last T positions. For more
+            than one only a bound by a theorem counts, as attacks see one release.
         max_gain: Largest gain in success, over guessing without the release, of an attacker who
             knows all earlier tokens or who learnt an attribute from other prompts; None, in Python,
             for any.

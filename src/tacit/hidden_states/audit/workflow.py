@@ -108,6 +108,6 @@ def _constant(laboratory: Laboratory) -> str:
     token = int(np.bincount(public.argmax().cpu().numpy()).argmax())
     share = float((measured.argmax() == token).double().mean())
     return (
-        f"Told nothing, whoever always says the token that the model predicts most often after "
-        f"public prompts agrees with it for {percent(share)} of held-out prompts."
+        "A guess without the state, always the token that the model predicts most often after "
+        f"public prompts, agrees with the model for {percent(share)} of held-out prompts."
     )

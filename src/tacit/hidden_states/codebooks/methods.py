@@ -147,13 +147,13 @@ class PromptCodes:
     """What codes tell about one prompt is counted, or bounded by randomised response.
 
     Args:
-        releases: T, rows of the file about one prompt at most.
+        releases: Largest number of rows of the file about one prompt (T).
         epsilon: ε of randomised response over a code, all its parts together, which then draws
             from the operating system; none if left out.
         near: Number of cells near the true one, in every part, that --epsilon may report in its
             place.
-        unit: Word for what a row was made of in what is certified, such as text or customer; when
-            left out prompt, or row at the command line for vectors that no model here has made.
+        unit: Word for what one row was made of, such as text or customer, for what is certified.
+            When left out it is prompt, or row for vectors that no model here has made.
 
     Example:
         >>> PromptCodes(epsilon=2.0)

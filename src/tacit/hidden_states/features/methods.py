@@ -36,13 +36,14 @@ class TranscoderFit:
     """How a transcoder is trained: k largest features, or an L1 penalty where k is None.
 
     Args:
-        reads: mlp: learn from the MLP's input what it adds. stream: learn the state from itself.
+        reads: mlp learns, from the MLP's input, what the MLP adds. stream learns the state from
+            itself.
         size: Size of the training: its number of features, of steps and of rows in a batch.
         features: Number of features. A multiple of the model's width when left out.
         top_k: Largest number of features that are active at a time (k). None means ReLU with an L1
             penalty.
         penalty: λ of the L1 penalty, in variances of the output, without ``top_k``.
-        steps: Steps of training. Those of the size when left out.
+        steps: Steps of training; those of the chosen size when left out.
 
     Example:
         >>> TranscoderFit(features=16)

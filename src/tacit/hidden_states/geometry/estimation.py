@@ -293,8 +293,8 @@ def _notes(
         cause = f", for it sums {measured.terms} gradients" if measured.terms < width else ""
         notes.append(
             f"F has rank {fisher_rank} of {width}{cause}: along the rest it puts no price on "
-            "noise, and designs that invert it use the ridge; M* takes noise there as free, so "
-            "least_signal may be too small: least_signal_ridged takes none as free"
+            "noise. Designs that invert F use the ridge. M* takes noise there as free, so "
+            "least_signal may be too small; least_signal_ridged takes none as free"
         )
     if measured.full and count < 10 * width:
         notes.append(

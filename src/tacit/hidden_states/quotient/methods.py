@@ -25,7 +25,7 @@ class Recipe:
         penalty: Price of one nat of estimated information, in nats of prediction (β).
         adversary: Price of one nat that a Bayes attacker gains, in nats of prediction (γ).
         noisy: Whether training sees the release noise; a control does not.
-        epochs: Passes over the public prompts; that best on a held-out tenth is kept.
+        epochs: Passes over the public prompts; the pass that is best on a held-out tenth is kept.
 
     Source: hidden-state, App. R and X.
     """

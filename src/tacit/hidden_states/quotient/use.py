@@ -47,7 +47,8 @@ class QuotientUse:
         return (
             f"KL {self.kl.value:.2f} ± {half:.2f} nats and the same next token for "
             f"{self.agreement.value:.1%} of {self.prompts:,} public prompts that were not fitted "
-            f"on, by the decoder; told nothing, {self.constant_kl.value:.2f} nats and "
+            f"on, by the decoder. A decoder that is told nothing has {self.constant_kl.value:.2f} "
+            "nats and "
             f"{self.constant_agreement.value:.1%}"
         )
 

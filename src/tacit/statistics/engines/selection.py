@@ -519,7 +519,7 @@ def _list(
     if not asked:
         raise refused("SELECT without an aggregate", NO_AGGREGATE)
     if both := next((name for name in names if name in numbers), None):
-        raise ValueError(f"sql: the column {both} is grouped by and computed of: one in a query")
+        raise ValueError(f"sql: expected {both} either in GROUP BY or in an aggregate, got both")
     if len({one.name for one in asked}) < len(asked):
         raise ValueError("sql: expected different names of numbers, got one twice: use AS")
     return tuple(asked), numbers

@@ -157,15 +157,15 @@ class PeopleDetails(NumbersDetails):
         found: tuple[str, ...] = ()
         if self.session is not None and self.session.delta:
             found = (
-                f"keys that nobody declared were found from the table, by this answer or one "
-                f"before: that any key passes which one {unit} alone has is of a probability of "
-                f"{chance_up(self.session.delta)} at most, over all answers",
+                "keys that nobody declared were found from the table, by this answer or one "
+                f"before. The probability that one of them belongs to one {unit} alone is at most "
+                f"{chance_up(self.session.delta)}, over all answers",
             )
         elif self.keys is not None:
             found = (
                 f"the keys of {self.key_column} were found from the table: those whose weight, "
-                f"with noise, passes a threshold; that any key does which one {unit} alone has is "
-                f"of a probability of {chance_up(self.keys.delta)} at most",
+                "with noise, passes a threshold. The probability that one of them belongs to one "
+                f"{unit} alone is at most {chance_up(self.keys.delta)}",
             )
         but = ""
         if self.session is not None and self.session.earlier:

@@ -51,9 +51,9 @@ METHODS = {
 }
 CHOICE = "each quantile of {}s chosen among points, by the exponential mechanism"
 CONSISTENT = (
-    "counts of rows were made whole, not negative and to add up, as were sums, by least squares of "
-    "the numbers with noise; their ± holds the number without noise in 95% of releases at least, "
-    "and is larger where a number was moved far"
+    "counts of rows were made whole and non-negative, and counts and sums made to add up, by "
+    "least squares of the noisy numbers. Their ± holds the number without noise in at least 95% "
+    "of releases, and is larger where a number was moved far"
 )
 
 
@@ -367,16 +367,16 @@ def _notes(added: Contributions, pool: Pool, details: PeopleDetails) -> list[str
     if details.keys is not None:
         notes.append(
             f"keys of {details.key_column} that nobody declared were found from the table for "
-            f"{details.keys.share:.3g} of the budget and a δ of {details.keys.delta:.3g}; what few "
-            f"{details.unit}s have is not among them"
+            f"{details.keys.share:.3g} of the budget and a δ of {details.keys.delta:.3g}; keys "
+            f"that few {details.unit}s have are not among them"
         )
     if details.ranges is not None:
         held: Any = details.promise.bounds or {}
         told = (f"{one} {held[one][0]:g} to {held[one][1]:g}" for one in details.ranges.columns)
         notes.append(
             f"bounds that nobody declared were found from the table for {details.ranges.share:.3g} "
-            f"of the budget: {', '.join(told)}; what few {details.unit}s have lies outside, and is "
-            "taken as the bounds"
+            f"of the budget: {', '.join(told)}; numbers that few {details.unit}s have lie outside, "
+            "and are taken as the bounds"
         )
     if details.promise.consistent:
         notes.append(CONSISTENT)
@@ -386,7 +386,7 @@ def _notes(added: Contributions, pool: Pool, details: PeopleDetails) -> list[str
         )
     if details.found == "private":
         notes.append(
-            f"how far was found from the table for {details.share:.3g} of the budget; the errors "
-            "told before the draw are of 8 rows"
+            f"the length of the clip was found from the table for {details.share:.3g} of the "
+            "budget; errors told before the draw assume 8 rows"
         )
     return [*notes, PROJECTED, "errors are computed from the released sums"]

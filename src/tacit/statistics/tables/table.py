@@ -126,15 +126,16 @@ def dropped_words(dropped: int, count: int) -> str:
     """Say how many rows were dropped, and what that does to tables that differ in one row."""
     return (
         f"{dropped:,} of {count:,} rows were dropped, as a column used holds nothing that can be "
-        "read there; each row's own cells decide that, so tables that differ in one row still "
-        "differ in one at most; the number of rows dropped is not hidden"
+        "read there. Each row's own cells decide that, so tables that differ in one row still "
+        "differ in at most one. The number of rows dropped is not hidden"
     )
 
 
 RESULT = (
-    "the table is the result of a query: a row of that result is meant wherever a row is, and one "
-    "record of the database may make or change several of them, or all through an aggregate, a "
-    "window or a group; so may one row of a file whose types DuckDB reads off its rows"
+    "the table is the result of a query, and wherever a row is named, a row of that result is "
+    "meant. One record of the database may make or change several of these rows, or all through "
+    "an aggregate, a window or a group. So may one row of a file whose types DuckDB reads off its "
+    "rows"
 )
 
 

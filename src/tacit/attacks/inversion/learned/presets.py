@@ -100,7 +100,7 @@ class InverterFit:
         kind: right-to-left, at-once (every position by itself), or forward; what reads most of one
             state or of all when left out.
         size: Size of the network.
-        minutes: Minutes of training. Those of the size when left out.
+        minutes: Minutes of training; those of the chosen size when left out.
         steps: Steps of training, instead of minutes.
         shortest: Least tokens of a training window, as many as are read unless told.
         checkpoint: Folder that survives a crash: the same command goes on from it.

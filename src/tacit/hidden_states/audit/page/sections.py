@@ -180,12 +180,13 @@ def _points(audit: Audit) -> Section:
     times = audit.wish.releases
     codes = f"sequences of {times} codes" if times > 1 else "codes"
     aside = Markup(
-        "Attack: top 1 of the strongest attacker among {} candidates. ½ tr(FΣ) is the KL that "
-        "holds while it is quadratic; the KL beside it is the mean (median; 95% quantile) on "
+        "Attack: top 1 of the strongest attacker among {} candidates. ½ tr(FΣ) predicts the KL "
+        "while that is quadratic. The KL beside it is the mean (median; 95% quantile) on "
         "{} held-out prompts. Top 5 is the share of the five likeliest tokens that stay among "
         "them, JS the mean Jensen–Shannon divergence. Rényi ε is over nearest neighbours in "
-        "the bank. Of the <var>C</var> asked for, cells of too few prompts are removed before "
-        "anything is coded; as many different {} as <em>occur</em> are those of the bank. "
+        "the bank. Cells of too few prompts are removed before anything is coded, so that fewer "
+        "than the <var>C</var> asked for may be left. <em>Occur</em> counts the different {} of "
+        "the bank. "
         "Prompts have at most {} tokens; {} others were there to fit on."
     ).format(
         _bank(audit), f"{audit.points[0].prompts:,}", codes, audit.length,
