@@ -130,7 +130,7 @@ def test_agreement_stands_beside_that_of_the_best_constant(found, asked):
     public, held = (model.logits(part).argmax(dim=1) for part in (prefixes.calibration,
                                                                   prefixes.held_out))  # fmt: skip
     share = float((held == public.mode().values).double().mean())
-    told = [note for note in found.remarks if note.startswith("Told nothing")]
+    told = [note for note in found.remarks if note.startswith("A guess without the state")]
     assert len(told) == 1
     assert f"for {percent(share)} of" in told[0]
 

@@ -112,8 +112,8 @@ def test_the_verdict_comes_first_with_the_bound_rounded_up(audit: Audit) -> None
 def test_without_a_proof_or_a_choice_the_verdict_says_so(audit: Audit) -> None:
     noise = replace(audit, points=audit.points[:2], wish=Wish(max_attack=0.5))
     assert audit_verdict(released(noise)).kind == "measured"
-    assert "nothing proves" in audit_verdict(released(noise)).sentence
-    assert "nothing proves" in page_of(noise)
+    assert "Nothing proves" in audit_verdict(released(noise)).sentence
+    assert "Nothing proves" in page_of(noise)
     none = replace(audit, wish=Wish(max_attack=0.001))
     assert audit_verdict(released(none)).sentence.startswith("Store none")
     assert "Store none" in page_of(none)
