@@ -100,6 +100,19 @@ def test_what_does_not_multiply_passes_nothing_of_several_releases(statistic: Pa
     assert not check_release(statistic, Policy(max_success=1.0, candidates=9)).passed
 
 
+def test_the_worst_of_what_was_measured_is_judged_at_its_bad_end(statistic: Path) -> None:
+    content = json.loads(statistic.read_text(encoding="utf-8"))
+    good, bad = (
+        {"name": "agreement", "unit": "share", "better": better,
+         "measured": {"value": share, "low": share, "high": share, "confidence": None}}
+        for better, share in (("higher", 0.95), ("lower", 0.2))
+    )  # fmt: skip
+    for use, passed in (([good], True), ([bad], False), ([good, bad], False)):
+        # a file may call a low agreement good
+        result = check_release({**content, "use": use}, Policy(min_agreement=0.9))
+        assert result.passed is passed
+
+
 def test_what_is_unsure_does_not_pass(unsure: dict[str, Any]) -> None:
     if unsure["guarantees"][1]["confidence"] is None:
         pytest.fail("the release was to rest on samples")

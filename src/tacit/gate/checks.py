@@ -241,8 +241,10 @@ def _check_use(name: str) -> Callable[[Judged, Policy, float], Found]:
         measured = [use for use in judged.release.use if use.name == MEASURES[name]]
         if not measured:
             return _failed(name, f"{MEASURES[name]}: the release has none", allowed), None
-        use = measured[0]
-        found, more = use.bad_end, use.better == "higher"
+        # which end is bad is the threshold's to say, and of several the worst is judged
+        more = name.startswith("min_")
+        use = min(measured, key=lambda one: one.measured.low if more else -one.measured.high)
+        found = use.measured.low if more else use.measured.high
         holds = found >= allowed if more else found <= allowed
         relation = ("≥" if holds else "<") if more else _sign(holds)
         # rounded down where less is worse, up where more is

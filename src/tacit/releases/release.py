@@ -84,11 +84,6 @@ class Use:
         text("name", self.name)
         text("unit", self.unit)
 
-    @property
-    def bad_end(self) -> float:
-        """The end of the interval that is worse."""
-        return self.measured.low if self.better == "higher" else self.measured.high
-
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Release(Generic[Details]):
