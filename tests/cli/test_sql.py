@@ -57,6 +57,8 @@ def test_what_a_policy_names_is_not_named_otherwise(policy, tmp_path, tacit: Tac
     file = policy('ledger = "l.db"\nsecret = "shop"')
     refused(tacit(*ASKED, file, "--secret", "other"), "--secret", "as the policy says")
     refused(tacit(*ASKED, file, "--ledger", tmp_path / "m.db"), "--ledger", "as the policy says")
+    refused(tacit(*ASKED, file, "--person", "x"), "--person: expected who", "as the policy says")
+    refused(tacit(*ASKED, file, "--public-table", "t"), "--public-table: ", "the policy says t is")
     done = tacit(*ASKED, file, "--ledger", tmp_path / "l.db", "--secret", "shop")
     assert done.code == 0, done.err
     refused(tacit(*ASKED, policy(""), "--secret", "shop"), "--secret", "--ledger beside it")

@@ -127,10 +127,16 @@ class Protection:
         if all(one is None for one in own.values()):
             own = {**own, **policy.query}
         settings = policy.settings
+        declared = settings.get("person")
+        if declared is not None and self.person not in (None, declared):
+            # whoever is hidden is the policy's to say, as is what pays
+            raise ValueError(
+                f"--person: expected {declared}, as the policy says, got {self.person}"
+            )
         clip = _spelled("clip", clip_of, self.clip) if self.clip else settings.get("clip")
         return Table(
             **own,
-            person=self.person or settings.get("person"),
+            person=self.person or declared,
             unit=self.unit or settings.get("unit"),
             clip=clip,
             max_rows=settings.get("max_rows") if self.max_rows is None else self.max_rows,
@@ -204,6 +210,11 @@ def sql(
     promise, paying = protected.promise(policy), drawing.with_policy(policy)
     places = {**policy.tables, **_places(tables.table or (), tables.database is not None)}
     public = tuple(dict.fromkeys((*policy.public, *(tables.public or ()))))
+    for name in public:
+        if name in policy.tables and name not in policy.public:
+            raise ValueError(
+                f"--public-table: expected none of persons, as the policy says {name} is"
+            )
     database = tables.database or policy.settings.get("database")
     found = answer(
         query, places, promise, public=public, engine=_engine(database), rng=drawing.seed
