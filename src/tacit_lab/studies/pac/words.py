@@ -116,12 +116,12 @@ ratios, because the scale of logits depends on the training.{small}
   or more: where the budget is small, the log-det optimum has nothing left to save.
 * **Noise in the shape of Σ**, as Auto-PAC was printed, takes
   {_shaped(results, rows[0]):.2f} times the log-det optimum at β = {rows[0]["beta"]:g} and
-  {_shaped(results, rows[-1]):.2f} times at β = {rows[-1]["beta"]:g}: both keep β, and the optimum
+  {_shaped(results, rows[-1]):.2f} times at β = {rows[-1]["beta"]:g}. Both keep β, and the optimum
   spends it where it saves most.
 * **Eigen-allocation**, as Efficient-PAC was printed{_exception(results)}, takes
   {_ratio(rows[0], "linear"):.2f} times the log-det optimum at β =
-  {rows[0]["beta"]:g} and {_ratio(rows[-1], "linear"):.3f} times at β = {rows[-1]["beta"]:g};
-  the same rule by coordinates (Theorem 6) {_ratio(rows[0], "diagonal"):.2f} and
+  {rows[0]["beta"]:g} and {_ratio(rows[-1], "linear"):.3f} times at β = {rows[-1]["beta"]:g}.
+  The same rule by coordinates (Theorem 6) takes {_ratio(rows[0], "diagonal"):.2f} and
   {_ratio(rows[-1], "diagonal"):.2f} times.
 * **SR-PAC**, played here for {results["sizes"]["steps"]} steps with a Gaussian decoder of the
   logits and a nearest-neighbour estimate of H(X), is {_refuted(refuted)}. The Gaussian of the same
