@@ -28,7 +28,7 @@ define INSTALL_TORCH
 $(INSTALL) $(TORCH) --index-url $(TORCH_CPU) --retries 0 || $(INSTALL) $(TORCH)
 endef
 
-.PHONY: demo test test-thorough test-services wheel release check-app lint bench figures docs pictures reference site experiments torch clean
+.PHONY: demo test test-thorough test-services wheel release container check-app lint bench figures docs pictures reference site experiments torch clean
 
 demo: $(INSTALLED)
 	@$(BIN)/python experiments/demo/run.py
@@ -57,6 +57,11 @@ wheel:
 # Wheel and sdist from two builds that are the same bytes, their digests and a list of their parts: dist/.
 release:
 	PYTHON=$(PYTHON) .ci/release
+
+# The dock as an image, tacit-dock:VERSION, by podman or docker: deploy/Containerfile.
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+container:
+	$(or $(shell command -v podman),docker) build -t tacit-dock:$(VERSION) -f deploy/Containerfile .
 
 # The checker as one file that an auditor can copy; it needs python-flint and nothing else.
 check-app:

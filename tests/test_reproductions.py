@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -261,3 +262,12 @@ def test_means_were_run_at_the_published_protocol() -> None:
             found = np.array(table["protocol"][column])
             assert found.shape == (len(table["rows"]), 3)
             assert (np.diff(found, axis=1) >= 0).all()
+
+
+def test_every_name_on_the_page_is_an_experiment() -> None:
+    from tacit_lab.studies.reproductions.page import OPENING
+
+    names = set(re.findall(r"[`=]([a-z][a-z0-9_-]+)`", OPENING))
+    assert len(names) > 20
+    missing = [name for name in names if not (ROOT / "experiments" / name / "run.py").exists()]
+    assert not missing

@@ -26,12 +26,25 @@ OPENING = """# Reproductions
 `indistinguishable-cifar10`, `poisoning`, `adapters-canary-game`, `adapters-frozen-features`,
 `adapters-language`, `specifications-identification`, `specifications-objectives`) runs one of these
 and writes `experiments/results/NAME.json`, most of them a figure too; `make experiments
-NAME=reproductions` renders this page from what is there. No number on it is typed by hand. `--fast`
-is a smoke test and publishes nothing.
+NAME=reproductions` renders this page from what is there. `memorisation`, `hidden-attackers`,
+`pave_risk`, `statistics-by-pairs` and `store-theft` write into pages of their own. No number on it
+is typed by hand. `--fast` is a smoke test and publishes nothing.
 
 Solid lines are noise that is certified, or success that is proven. Filled points are
 measurements. Hollow points of the residual-PAC figures and crosses are printed in a paper.
 """
+CLOSING = """## What is not run, and why
+
+| printed | why not |
+|---|---|
+| residual-pac, Table 2 (CIFAR-100) | its images are not among the data that the study reads; [which rows cannot be](#rows-that-cannot-be) stands above |
+| lora-privacy, Figures 1 and 2 | they are curves of formulas: `tacit account` gives the [exact law](projections-and-sketches.md) in their place at any rank and noise |
+| dsi, Tables 2 and 4 (GPT-2, OPT and others on WikiText) | their weights are not at hand: exposure and exact memorisation are measured on a model that is [trained here](../how-to/training-memorisation.md) |
+| dsi, Table 3 (Stable Diffusion on paintings) | neither weights nor paintings are at hand |
+| dsi, three rows of Tables 5 and 6 at m = 80 | every step takes eighty gradients, and the model is trained again without each source that is left out: not run for the time it takes |
+| hidden-state, tables of GPT-2, Gemma, Mistral and others (projections, the placement of ten models, transplants) | their weights are not at hand: what they ask is measured on models of Tacit's own, and `tacit hidden geometry` and `sweep` take any causal model |
+| hidden-state, Table 33 (split memory at its printed size) | it asks for a GPU: `--scale gpu` has its settings |
+"""  # noqa: E501
 
 
 def render() -> None:
@@ -60,5 +73,6 @@ def text() -> str:
         *language_page.sections(),
         *specifications_page.sections(),
         *objectives_page.sections(),
+        CLOSING,
     ]
     return "\n".join(parts).rstrip("\n") + "\n"
