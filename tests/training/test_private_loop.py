@@ -234,6 +234,17 @@ def test_layers_that_mix_examples_are_refused_by_name(model, name):
         trained(model)
 
 
+@pytest.mark.parametrize("masks", [0.0, 0.5])
+def test_what_mixes_examples_in_training_alone_is_refused(masks):
+    class Centred(nn.Module):
+        def forward(self, inputs):
+            # no gradient leads through the mean
+            return inputs - inputs.mean(dim=0).detach() if self.training else inputs
+
+    with pytest.raises(ValueError, match="another example of the batch moves"):
+        trained(nn.Sequential(Centred(), nn.Dropout(masks), network()))
+
+
 @pytest.mark.parametrize("stored", [True, False])
 @pytest.mark.parametrize("in_place", [True, False])
 def test_a_buffer_that_learns_is_refused(stored, in_place):

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
 
 Loss: TypeAlias = Callable[[Any, Any, Any], Tensor]
 # inputs and targets
@@ -183,6 +184,19 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for module, mode in modes:
             module.training = mode
+
+
+@contextmanager
+def without_masks(model: nn.Module) -> Iterator[None]:
+    """Hold every dropout of a model in evaluation mode, and all else as it is."""
+    held = [one for one in model.modules() if isinstance(one, _DropoutNd) and one.training]
+    for one in held:
+        one.training = False
+    try:
+        yield
+    finally:
+        for one in held:
+            one.training = True
 
 
 def refuse_mixing(model: nn.Module) -> None:

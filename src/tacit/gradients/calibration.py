@@ -10,7 +10,15 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from tacit.gradients.batches import cuda_devices, evaluating, map_tensors, part
+from tacit.gradients.batches import (
+    cuda_devices,
+    evaluating,
+    map_tensors,
+    part,
+    random_states,
+    same_states,
+    without_masks,
+)
 from tacit.gradients.pieces import ParameterGradients
 
 # Examples that are tried together and alone, and another number that tells what grows with it.
@@ -77,6 +85,9 @@ def calibrate(owner: Watcher, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     given, count = (args, kwargs), owner.count
     _refuse_in_parts(owner)
     devices = cuda_devices(owner.model)
+    with torch.enable_grad(), torch.random.fork_rng(devices=devices), without_masks(owner.model):
+        # as it trains: what joins examples in training alone is seen in no evaluation
+        _refuse_coupled(owner, given, count)
     with evaluating(owner.model), torch.enable_grad(), torch.random.fork_rng(devices=devices):
         _refuse_coupled(owner, given, count)
         while True:
@@ -157,9 +168,13 @@ def _run(owner: Watcher, given: Any, size: int) -> list[Tensor]:
 
 
 def _refuse_coupled(owner: Watcher, given: Any, count: int) -> None:
-    """Refuse outputs of an example that another example moves."""
+    """Refuse outputs of an example that another example moves, where none are drawn."""
+    states = random_states(owner.model)
     with owner.paused():
         together = _run(owner, _rows(given, count, ANOTHER), ANOTHER)
+        if not same_states(states, random_states(owner.model)):
+            # an example alone would draw others
+            return
         for index in range(ANOTHER):
             alone = _run(owner, part(_rows(given, count, ANOTHER), _one(index), ANOTHER), 1)
             for some, one in zip(together, alone, strict=False):

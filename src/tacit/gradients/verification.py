@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -25,6 +25,7 @@ from tacit.gradients.batches import (
     replay,
     same_states,
     trainable_parameters,
+    without_masks,
 )
 from tacit.gradients.capture import Exact, record_losses, run_back
 from tacit.gradients.hooks import LinearHooks, check_graph, turn
@@ -130,12 +131,19 @@ def verify_examples(
 def _without_draws(
     model: nn.Module, loss: Loss, batch: Batch, count: int, states: list[Tensor]
 ) -> Iterator[None]:
-    """Evaluate a model that draws masks: two passes through it would have two of them."""
-    # one pass tells whether anything is drawn
-    with torch.no_grad(), replay(model, states):
-        losses_of(loss, model, *batch, count)
-        draws = not same_states(states, random_states(model))
-    with evaluating(model) if draws else nullcontext():
+    """Leave out masks that a model draws, two passes would have two of them; else evaluate it."""
+
+    def draws() -> bool:
+        with torch.no_grad(), replay(model, states):
+            losses_of(loss, model, *batch, count)
+            return not same_states(states, random_states(model))
+
+    with ExitStack() as stack:
+        # what joins examples in training alone is seen in no evaluation
+        for held in (without_masks, evaluating):
+            if not draws():
+                break
+            stack.enter_context(held(model))
         yield
 
 
