@@ -158,6 +158,20 @@ def test_what_was_paid_for_and_not_written_is_said_to_stand_in_the_ledger(folder
     assert Release.from_dict(entry.record).values.shape == (1,)
 
 
+def test_who_interrupts_what_was_paid_for_is_told_where_it_stands(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(output: Any, content: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("tacit.cli.output.JsonOutput.write", interrupted)
+    done = in_process(capsys)(*COMMANDS[0], "--ledger", "l.db", "--secret", "s", "--json", "o.json")
+    assert done.code == 130
+    assert done.err.startswith("tacit: the release was drawn and paid for, and its record stands")
+    assert Ledger(folder / "l.db").spent("s").releases == 1
+
+
 @pytest.mark.parametrize("command", CLOSED, ids=lambda command: command[0])
 def test_a_closed_pipe_is_no_threshold(folder: Path, command: tuple[str, ...]) -> None:
     read, write = os.pipe()

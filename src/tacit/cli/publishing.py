@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -298,16 +299,21 @@ class Destination:
 
     @contextmanager
     def paid(self) -> Iterator[None]:
-        """Say of a file that cannot be written where the record of what was paid for stands."""
+        """Say where the record of what was paid for stands, if a file of it is not written."""
         try:
             yield
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, KeyboardInterrupt) as error:
             if self.ledger is None or self.secret is None:
                 raise
-            raise ValueError(
-                f"{error}; the release was drawn and paid for, and its record stands in the "
+            told = (
+                "the release was drawn and paid for, and its record stands in the "
                 f"ledger: tacit ledger show --ledger {self.ledger.location} --json -"
-            ) from None
+            )
+            if isinstance(error, KeyboardInterrupt):
+                # who asks again pays again; the parser makes an exit code of what is raised
+                print(f"tacit: {told}", file=sys.stderr)
+                raise
+            raise ValueError(f"{error}; {told}") from None
 
     def tell(self, kept: str = KEPT_OUTPUT) -> None:
         """Say what was spent, which files were written and what of all this is the holder's."""
