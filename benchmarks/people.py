@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import math
 import resource
 import subprocess
@@ -20,8 +21,6 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-import opendp.prelude as dp
-import pandas as pd
 
 from tacit import Effort, Table, prepare, privatize
 from tacit.design.grid import discrete_gaussian, discrete_laplace, random_bits
@@ -42,6 +41,8 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def rates() -> None:
+    import opendp.prelude as dp
+
     dp.enable_features("contrib")
     bits, zeros = random_bits(None), [0] * DRAWS
     integers = dp.vector_domain(dp.atom_domain(T=int))
@@ -57,6 +58,8 @@ def rates() -> None:
 
 
 def table(rows: int) -> None:
+    import pandas as pd
+
     source = np.random.default_rng(0)
     who, group = source.zipf(1.3, rows) % PERSONS, source.integers(0, GROUPS, rows)
     frame = pd.DataFrame({"who": who, "group": group, "number": source.normal(50.0, 10.0, rows)})
@@ -85,6 +88,8 @@ def quantiles() -> None:
 
 def keys() -> None:
     """Keys that are found where all of (1, 10⁻⁶) is spent on them."""
+    import pandas as pd
+
     source = np.random.default_rng(0)
     chances = 1.0 / np.arange(1, 10**6 + 1) ** 1.1
     rows = source.geometric(1 / 10.2, PERSONS)
@@ -130,6 +135,8 @@ def ranges() -> None:
 
 def made(rows: int, folder: str) -> str:
     """A Parquet file of persons (48 rows at the median), groups and numbers."""
+    import pandas as pd
+
     source, path = np.random.default_rng(0), f"{folder}/big.parquet"
     sizes = np.exp(source.normal(math.log(48.0), 1.2, 99_800))
     who = source.choice(99_800, rows, p=sizes / sizes.sum())
@@ -152,10 +159,15 @@ def in_engine(path: str) -> None:
 
 
 def in_pandas(path: str) -> None:
+    import pandas as pd
+
     pd.read_parquet(path).groupby(["who", "city"])["x"].agg(["sum", "count"])
 
 
 def in_opendp(path: str) -> None:
+    import opendp.prelude as dp
+    import pandas as pd
+
     dp.enable_features("contrib")
     column = pd.read_parquet(path, columns=["x"])["x"].to_numpy().tolist()
     space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.symmetric_distance()
@@ -185,7 +197,10 @@ def main() -> None:
     parser.add_argument("--work", nargs=2, default=None)
     asked = parser.parse_args()
     if asked.work is not None:
-        took = seconds(lambda: WORK[asked.work[0]](asked.work[1]))
+        name, path = asked.work
+        for needed in {"pandas": ["pandas"], "opendp": ["pandas", "opendp.prelude"]}.get(name, []):
+            importlib.import_module(needed)
+        took = seconds(lambda: WORK[name](path))
         print(took, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0)
         return
     if asked.engine:

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from tacit import Draw, Effort, Ledger, Rows, Table
@@ -292,3 +293,35 @@ def test_an_offer_that_was_priced_while_another_answer_was_drawn_is_refused(tmp_
     with pytest.raises(ValueError, match=r"^offer: expected no other answer"):
         between[0].draw()
     assert second.ask("mean", share=0.2)
+
+
+def test_an_answer_finds_the_keys_and_bounds_that_it_reads_and_no_others():
+    source = np.random.default_rng(0)
+    visits = pd.DataFrame(
+        {
+            "who": np.arange(6000) % 2000,
+            "shop": source.choice(list("ab"), 6000),
+            "town": source.choice(list("xyz"), 6000),
+            "paid": source.uniform(4.0, 7.0, 6000),
+        }
+    )
+    found = {"shop": "auto", "town": "auto"}
+    promise = Table(
+        epsilon=8.0, delta=1e-6, person="who", clip=5, bounds={"paid": "auto"}, levels=found
+    )
+    session = Session(visits, promise, FEW, rng=1)
+    told = []
+    for query in ("histogram:paid:4,5,7", "mean by shop", "mean", "mean by town", "mean by shop"):
+        details = session.ask(query, share=0.2).details
+        ranges = () if details.ranges is None else details.ranges.columns
+        told.append((details.columns, details.key_column, ranges))
+    assert told == [
+        (("paid", "shop", "town"), None, ()),
+        (("paid", "shop"), "shop", ("paid",)),
+        (("paid", "shop"), None, ()),
+        (("paid", "shop", "town"), "town", ()),
+        (("paid", "shop", "town"), None, ()),
+    ]
+    both = replace(promise, bounds={"paid": "auto", "shop": (0.0, 1.0)})
+    with pytest.raises(ValueError, match=r"bounds: .* none of shop, whose categories are found"):
+        Session(visits, both, FEW)

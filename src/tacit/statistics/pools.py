@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -257,6 +257,30 @@ class Pool:
         """A row (P, p) for each of them: of a person the mean of theirs."""
         units = self.units
         return units.means() if isinstance(units, RowsOfPersons) else units
+
+    def without(self, names: Collection[str]) -> Pool:
+        """Return the pool without some columns, of rows in memory."""
+        kept = [at for at, name in enumerate(self.columns) if name not in names]
+        rows = np.ascontiguousarray(self.rows[:, kept])
+        rows.flags.writeable = False
+        return replace(
+            self,
+            rows=rows,
+            columns=tuple(self.columns[at] for at in kept),
+            categories={name: one for name, one in self.categories.items() if name not in names},
+            bounds={kept.index(at): held for at, held in self.bounds.items() if at in kept},
+            levels={kept.index(at): held for at, held in self.levels.items() if at in kept},
+            seekable=tuple(name for name in self.seekable if name not in names),
+            unknown=tuple(kept.index(at) for at in self.unknown if at in kept),
+        )
+
+    def seeking_bounds(self, places: Collection[int]) -> Pool:
+        """Return the pool that seeks bounds of these columns alone; others have none then."""
+        others = set(self.unknown).difference(places)
+        bounds = {at: pair for at, pair in self.bounds.items() if at not in others}
+        return replace(
+            self, unknown=tuple(at for at in self.unknown if at not in others), bounds=bounds
+        )
 
     def _place_of_sought(self) -> int:
         if self.sought not in self.columns:

@@ -29,6 +29,8 @@ ATTACKER = "likelihood ratio, told every other row"
 ATTACKED_ROWS = 1000
 # Steps of a derivative that are taken at once: a few megabytes.
 STEPS_TOGETHER = 256
+# Sums that are simulated at once, at most but for one set of them: some megabytes.
+CELLS_TOGETHER = 2**20
 
 
 class SampledNoise(Protocol):
@@ -206,8 +208,14 @@ def errors_from_sums(
     found = [deviations(numbers - added.finish(sums, drawn))]
     # 95% of errors about each of a few of them; the widest is told
     simulated = noise.sample(SIMULATED, source)
-    for middle, clean in zip(sources[:PLAUSIBLE], numbers, strict=False):
-        found.append(deviations(added.finish(middle + simulated, drawn) - clean))
+    together = max(CELLS_TOGETHER // max(simulated.size, 1), 1)
+    for at in range(0, PLAUSIBLE, together):
+        middles = sources[at : at + min(together, PLAUSIBLE - at)]
+        noisy = (middles[:, None] + simulated).reshape(-1, simulated.shape[1])
+        finished = added.finish(noisy, drawn).reshape(len(middles), SIMULATED, -1)
+        found += [
+            deviations(some - clean) for some, clean in zip(finished, numbers[at:], strict=False)
+        ]
     widest = np.max(found, axis=0)
     errors = np.where(known, exact, widest)
     widened = added.query.widen_whole(errors)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -50,7 +51,7 @@ class Statement:
     metric: PersonMetric = field(repr=False)
     dialect: Dialect
 
-    @property
+    @cached_property
     def blocks(self) -> list[Block]:
         """The groupings of the rows."""
         return blocks_of(self.added.query.terms, self.rows.keys)
@@ -186,17 +187,20 @@ class Statement:
     def _sum(self, block: Block, measure: int) -> str:
         """Return what the rows of a person and a cell add of a measure, a whole number."""
         one = block.measures[measure]
-        needed = [f"x{place} IS NOT NULL" for place in dict.fromkeys(one.factors)]
+        there = [f"x{place} IS NOT NULL" for place in dict.fromkeys(one.factors)]
         conditions = [condition_met(condition, self.dialect) for condition in one.conditions]
-        met = " AND ".join(dict.fromkeys([*conditions, *needed]))
+        met = list(dict.fromkeys([*conditions, *there]))
         if not one.factors:
-            counted = f"COUNT(CASE WHEN {met} THEN 1 END)" if met else "COUNT(*)"
+            counted = f"COUNT({_or_null('1', met)})" if met else "COUNT(*)"
             if one.once:
                 counted = f"CASE WHEN {counted} > 0 THEN 1 ELSE 0 END"
             return counted
         # the term's own scale is that of any of its places: all cells of a measure share it
         place = next(cells[measure] for cells in block.places if cells[measure] >= 0)
-        return f"SUM(CASE WHEN {met} THEN {self._on_grid(one, place)} ELSE 0 END)"
+        added = self._on_grid(one, place)
+        # a number that is not held within anything is NULL where its column is: LEAST would not be
+        plain = met == there and self._stays_within(one, place) and not self.dialect.raises
+        return f"COALESCE(SUM({added if plain else _or_null(added, met)}), 0)"
 
     def _on_grid(self, one: Term, place: int) -> str:
         """Return what a row adds as a whole number, as ``Contributions.values`` computes it."""
@@ -207,9 +211,9 @@ class Statement:
         if added.offsets[place] != 0.0:
             product = f"({product} - {number(float(added.offsets[place]))})"
         scaled = f"{product} * {number(2.0**-exponent)}"
-        most = int(np.floor(np.ldexp(added.widths[place], -exponent)))
-        whole = self.dialect.whole(scaled)
-        within = f"CAST(LEAST(GREATEST({whole}, {-most}), {most}) AS INTEGER)"
+        most, whole = self._most(place), self.dialect.whole(scaled)
+        held = f"LEAST(GREATEST({whole}, {-most}), {most})"
+        within = f"CAST({whole if self._stays_within(one, place) else held} AS INTEGER)"
         if not self.dialect.raises:
             return within
         # below half of 2^exponent a row adds 0, and its product might be too small for a double
@@ -223,6 +227,21 @@ class Statement:
             zero = 0
         return f"CASE WHEN {small} THEN {zero} ELSE {within} END"
 
+    def _most(self, place: int) -> int:
+        """Return the largest whole number that a row may add."""
+        return int(np.floor(np.ldexp(self.added.widths[place], -int(self.added.exponents[place]))))
+
+    def _stays_within(self, one: Term, place: int) -> bool:
+        """Whether one number within its bounds is never beyond, so that nothing need hold it."""
+        added = self.added
+        if len(one.factors) != 1 or added.offsets[place] != 0.0:
+            return False
+        (at,) = one.factors
+        # a difference, a power of two and a rounding keep the order: the bounds are the farthest
+        ends = np.array([added.lows[at], added.highs[at]]) - added.centres[at]
+        whole = np.rint(np.ldexp(ends, -int(added.exponents[place])))
+        return bool((np.abs(whole) <= self._most(place)).all())
+
     def _least(self, one: Term, place: int, factor: int) -> float:
         """Return a size of a factor below which the product is rounded as if it were 0."""
         added = self.added
@@ -234,6 +253,11 @@ class Statement:
         if len(one.factors) == 2 and one.factors[0] == one.factors[1]:
             return math.sqrt(math.ldexp(1.0, int(added.exponents[place]) - 60))
         return float(step)
+
+
+def _or_null(value: str, met: Sequence[str]) -> str:
+    """Return a value of the rows that meet all conditions, NULL of others."""
+    return f"CASE WHEN {' AND '.join(met)} THEN {value} END"
 
 
 def condition_met(condition: Condition, dialect: Dialect) -> str:

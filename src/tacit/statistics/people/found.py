@@ -198,6 +198,12 @@ def prepare_found(
     return replace(prepared, expected=_expected(planned.names, plan.errors, ranges))
 
 
+def bounds_needed(query: SumQuery) -> set[int]:
+    """Return places of columns that are summed or chosen from: groups and bins need no bounds."""
+    summed = {column for one in query.terms for column in one.factors}
+    return summed.union(one.column for one in chosen_of(query.function))
+
+
 def mu_beside_keys(promise: Any) -> tuple[float, float]:
     """Return μ of all noise, and the δ of keys, that an ε with a δ leave where keys are found."""
     # both halves of δ are exact in double precision

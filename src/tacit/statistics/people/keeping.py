@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tacit.guarantees import ApproximateDP, GaussianDP
 from tacit.guarantees.base import Guarantee
-from tacit.statistics.people.found import prepare_found
+from tacit.statistics.people.found import bounds_needed, prepare_found
 from tacit.statistics.people.workflow import prepare as prepare_declared
 from tacit.statistics.prepared import PreparedNumbers, StatisticRequest
 from tacit.statistics.promises import Keeping
+from tacit.statistics.queries.statistic import SumQuery
 
 
 def prepare(request: StatisticRequest) -> PreparedNumbers:
@@ -16,6 +19,9 @@ def prepare(request: StatisticRequest) -> PreparedNumbers:
     Raises:
         ValueError: a query that is not answered so, or rows that cannot be read where they are.
     """
+    if request.pool.unknown and isinstance(request.query, SumQuery):
+        needed = bounds_needed(request.query)
+        request = replace(request, pool=request.pool.seeking_bounds(needed))
     declared = request.pool.sought is None and not request.pool.unknown
     prepared = (prepare_declared if declared else prepare_found)(request)
     if request.pool.elsewhere is not None:

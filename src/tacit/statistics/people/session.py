@@ -12,7 +12,7 @@ from tacit.guarantees import SuccessBound
 from tacit.releases.release import Release
 from tacit.statistics.details import Turn
 from tacit.statistics.people.contributors import MEMORY
-from tacit.statistics.people.found import mu_beside_keys, prepare_found
+from tacit.statistics.people.found import bounds_needed, mu_beside_keys, prepare_found
 from tacit.statistics.people.release import PeopleDetails, certify
 from tacit.statistics.people.workflow import certify_people, with_radius
 from tacit.statistics.pools import Pool
@@ -40,6 +40,12 @@ class PeopleQuestions(TableOfAll):
         if promise.pure:
             raise ValueError("delta: expected a value beside epsilon in a session, got none")
         budget = promise.largest_mu()
+        columns = self.pool.columns
+        if both := [one for one in self.pool.seekable if columns.index(one) in self.pool.bounds]:
+            raise ValueError(
+                f"bounds: expected none of {both[0]}, whose categories are found, so that it "
+                "groups rows and is no number, got some"
+            )
         if self.pool.seekable:
             budget, self.delta = mu_beside_keys(promise)
             # (ε, δ) of all answers is no sum of each one's
@@ -143,8 +149,9 @@ def _needed(pool: Pool, query: Any, target: str | None) -> Pool:
             f"query: expected at most one column whose keys are still to be found, as one answer "
             f"finds those of one column, got {', '.join(sought)}"
         )
-    needed = tuple(at for at in pool.unknown if read is None or pool.columns[at] in read)
-    # what is not read has no bounds, and is told of none
-    others = set(pool.unknown) - set(needed)
-    bounds = {at: pair for at, pair in pool.bounds.items() if at not in others}
-    return replace(pool, sought=next(iter(sought), None), unknown=needed, bounds=bounds)
+    if read is None:
+        # "all columns" are those of numbers: what groups rows in another query is none of them
+        pool = pool.without([name for name in pool.seekable if name not in groups])
+    pool = replace(pool, sought=next(iter(sought), None))
+    bound = check_sums(bind_query(query, pool.as_columns(looked_at=False), target))
+    return pool.seeking_bounds(bounds_needed(bound))
