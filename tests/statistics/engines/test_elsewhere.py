@@ -17,7 +17,7 @@ from tacit.statistics.engines.workflow import answer
 from .awkward import LEVELS, QUERIES, in_memory, plan, rows_of, shop, table
 from .test_caps import there as capped
 from .test_engine_quantiles import agree as quantiles_agree
-from .test_select import ANSWERED, BOUNDS, PROMISE, TOLD, moments, told
+from .test_select import ANSWERED, BOUNDS, PROMISE, TOLD, moments, persons, told
 
 SCHEMA = "who string, city string, a double, b double"
 
@@ -118,6 +118,35 @@ def test_postgresql_weighs_the_keys_that_duckdb_does(postgres):
     engine = PostgreSQL(postgres)
     assert weighed(BY_KEY, {"t": "t"}, engine) == weighed(BY_KEY, {"t": frame})
     assert weighed(BY_NUMBER, {"t": "t"}, engine)[0][0] == weighed(BY_NUMBER, {"t": frame})[0][0]
+    engine.close()
+
+
+PERSONS = {"number": 3, "double": 3, "real": 3, "padded": 4, "folded": 5}
+
+
+@pytest.mark.postgres
+def test_equal_cells_of_postgresql_are_one_person(postgres):
+    import psycopg
+
+    with psycopg.connect(postgres) as connection:
+        connection.execute(
+            "create collation folded (provider = icu, locale = 'und-u-ks-level2', "
+            "deterministic = false); create domain whole as integer check (value > 0); "
+            "create table t (number numeric, double float8, real real, padded char(4), "
+            "folded varchar(9) collate folded, part whole, moment timestamptz(3));"
+            "insert into t values (1.0, 0, 0, 'a', 'a', 1, now()), (1.00, '-0', '-0', 'a  ', 'A', "
+            "2, now()), (2, 1, 1, 'A', 'a ', 2, now()), ('NaN', 'NaN', 'NaN', 'b', '', 3, now()), "
+            "('Infinity', 'Infinity', 'Infinity', ' b', 'b', 3, now()),"
+            "(null, null, null, null, null, 9, now())"
+        )
+    engine = PostgreSQL(postgres)
+    found = {name: persons("t", f"SELECT COUNT(DISTINCT {name}) FROM t", name, engine)
+             for name in PERSONS}  # fmt: skip
+    assert found == PERSONS
+    assert persons("t", "SELECT COUNT(*) FROM t WHERE part = 2", "padded", engine) == 2
+    assert persons("t", "SELECT COUNT(*) FROM t WHERE folded = 'a'", "padded", engine) == 1
+    with pytest.raises(ValueError, match="a comparison of others with a text"):
+        persons("t", "SELECT COUNT(*) FROM t WHERE moment > '2024-01-01'", "padded", engine)
     engine.close()
 
 

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from tacit import Table
+from tacit.statistics.engines.schema import kind_of
 from tacit.statistics.engines.workflow import answer, prepare_sql
 
 from .awkward import shop
@@ -23,10 +24,10 @@ def frames():
     return shop()
 
 
-def numbers(sql, frames, promise=PROMISE):
+def numbers(sql, frames, promise=PROMISE, engine=None):
     """The numbers without noise, by name: nobody is clipped at so many rows."""
     public = [name for name in frames if name == "shops"]
-    found = answer(sql, frames, promise, public=public)
+    found = answer(sql, frames, promise, public=public, engine=engine)
     plan = found.prepared.plan
     exact = plan.metric.restore(plan.persons.whole(plan.metric))
     values = plan.added.finish(exact, None).tolist()
@@ -51,6 +52,8 @@ ANSWERED = {
     .dropna().corr().iloc[0, 1],
     f"SELECT SUM(spent * rate - 2 * spent) {ADULTS}": lambda j: (
         j.spent * j.rate - 2 * j.spent)[j.age >= 18].sum(),
+    f"SELECT SUM(spent) / NULLIF(COUNT(*), 0) /* one */ {ADULTS}; -- other": lambda j: (
+        j[j.age >= 18].spent.sum() / (j.age >= 18).sum()),
     f"SELECT AVG(spent / 4) AS quarter {ADULTS}": lambda j: (j.spent / 4)[j.age >= 18].mean(),
     f"SELECT COUNT(*) FILTER (WHERE city = 'Bern') {ADULTS}": lambda j: (
         (j.age >= 18) & (j.city == "Bern")).sum(),
@@ -205,6 +208,48 @@ REFUSED = {
     "SELECT SUM(income) FROM visits": "no table of the query has a column",
     "SELECT SUM(shop) FROM visits": "bounds",
     "SELECT COUNT(*) FROM shops": "person",
+    "SELECT AVG(spent) FROM visits ORDER BY ROW_NUMBER() OVER (ORDER BY spent)": "ORDER BY",
+    "SELECT COUNT(*) FROM visits v WHERE kind > (SELECT AVG(v.kind) FROM shops)": "a subquery",
+    "SELECT COUNT(*) FROM visits v JOIN LATERAL (SELECT 1) l ON TRUE": "LATERAL",
+    "SELECT COUNT(*) FROM visits GROUP BY CUBE (city)": "GROUP BY CUBE",
+    "SELECT COUNT(*) FROM visits GROUP BY ALL": "GROUP BY ALL",
+    "SELECT COUNT(*) FILTER (WHERE kind > (SELECT 1)) FROM visits": "a subquery in a condition",
+    "SELECT DISTINCT ON (city) COUNT(*) FROM visits": "SELECT DISTINCT",
+    "SELECT COUNT(*) FROM visits EXCEPT ALL SELECT COUNT(*) FROM people": "EXCEPT",
+    "SELECT SUM(RANDOM()) FROM visits": "RANDOM",
+    "SELECT COUNT(*) FROM visits WHERE day < NOW()": "the function NOW",
+    "SELECT COUNT(*) FROM visits WHERE day < CURRENT_TIMESTAMP": "CURRENT_TIMESTAMP in a condition",
+    "SELECT SUM(TRY_CAST(city AS DOUBLE)) FROM visits": "TRY_CAST",
+    "SELECT COUNT(*) / 0 FROM visits": "a ratio of a literal",
+    "SELECT SUM(spent / NULLIF(kind, 0)) FROM visits": "division by a column",
+    "SELECT COUNT(*) FROM visits WHERE shop = 1 AND 1 / 0 = 1": "division by what is no number",
+    "SELECT COUNT(*) FROM visits WHERE regexp_extract(city, '(B)', 1) = 'B'": "REGEXP_EXTRACT",
+    "SELECT COUNT(*) FROM visits WHERE city GLOB 'B*'": "GLOB",
+    "SELECT COUNT(*) FROM visits WHERE city LIKE 'B_rn' ESCAPE '_'": "ESCAPE",
+    "SELECT COUNT(*) FROM visits WHERE city->>'$.a' = 'x'": "JSON_EXTRACT_SCALAR",
+    "SELECT SUM(SQRT(spent)) FROM visits": "SQRT",
+    "SELECT SUM(spent ** 2) FROM visits": "POWER",
+    "SELECT COUNT(*) FROM visits WHERE spent IN (1, 2, NULL)": "a literal",
+    "SELECT COUNT(*) FROM visits WHERE spent <> spent": "a comparison of two columns",
+    "SELECT COUNT(*) FROM visits WHERE EXTRACT(YEAR FROM day) = 2024": "EXTRACT",
+    "SELECT COUNT(*) FROM visits WHERE kind > $1": "a placeholder",
+    "SELECT COUNT(*) FROM visits AT (VERSION => 3)": "AT is not answered",
+    "SELECT COUNT(*) FROM visits FETCH FIRST 1 ROW ONLY": "LIMIT",
+    "SELECT COUNT(*) INTO x FROM visits": "SELECT INTO",
+    "SELECT COUNT(*) FROM visits v JOIN visits w USING (shop)": "loses the person",
+    "SELECT COUNT(*) FROM visits v JOIN people p ON v.customer = p.customer OR 1 = 1": "OR in ON",
+    "SELECT COUNT(*) FROM visits POSITIONAL JOIN people": "POSITIONAL JOIN",
+    "SELECT GROUPING(city), COUNT(*) FROM visits GROUP BY city": "GROUPING",
+    "SELECT -COUNT(*) FROM visits": "− is not answered",
+    "SELECT ROUND(AVG(spent), 2) FROM visits": "ROUND",
+    "SELECT SUM(SUM(spent)) FROM visits": "SUM is not answered",
+    "SELECT SUM(spent) OVER w FROM visits WINDOW w AS (PARTITION BY city)": "WINDOW",
+    "SELECT COUNT(DISTINCT CASE WHEN kind > 3 THEN customer END) FROM visits": "COUNT(DISTINCT)",
+    "SELECT QUANTILE_CONT(spent, [0.1, 0.9]) FROM visits": "without one level",
+    "SELECT COUNT(*) FROM visits WHERE city = $$Bern$$": "a text in $$",
+    "SELECT getenv('HOME') FROM visits": "the function GETENV",
+    "SUMMARIZE visits": "SUMMARIZE",
+    "ATTACH 'x.db'": "ATTACH",
 }  # fmt: skip
 
 
@@ -215,6 +260,19 @@ def test_what_is_not_answered_is_refused_by_its_name(sql, frames):
     with pytest.raises(ValueError) as error:  # noqa: PT011
         answer(sql, frames, promise, public=("shops",))
     assert REFUSED[sql] in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("declared", "message"),
+    [
+        ({"levels": {"city": ()}}, "levels: expected values of 'city', got none"),
+        ({"levels": {"city": ("Bern",), "CITY": ("Oslo",)}}, "levels: .* got 'CITY' twice"),
+        ({"bounds": {"spent": (0, 1), "Spent": (0, 2)}}, "bounds: .* got 'Spent' twice"),
+    ],
+)
+def test_declarations_that_contradict_themselves_are_refused(declared, message, frames):
+    with pytest.raises(ValueError, match=message):
+        answer("SELECT COUNT(*) FROM visits", frames, replace(PROMISE, **declared))
 
 
 WIDE = {"big": (0.0, 1e19)}
@@ -349,10 +407,27 @@ def test_a_table_is_read_from_a_file(ending, tmp_path):
     }
 
 
-def persons(frame, sql="SELECT COUNT(DISTINCT who) FROM t"):
-    promise = Table(epsilon=1.0, person="who")
-    (count,) = numbers(sql, {"t": frame}, promise).values()
+def persons(table, sql="SELECT COUNT(DISTINCT who) FROM t", person="who", engine=None):
+    promise = Table(epsilon=1.0, person=person, clip=2.0**14)
+    (count,) = numbers(sql, {"t": table}, promise, engine).values()
     return round(count)
+
+
+def test_what_a_column_holds_is_told_by_all_of_its_type():
+    kinds = {
+        "others": [
+            "VARCHAR(10)[]",
+            "DECIMAL(9,3)[]",
+            "TIMESTAMP(3) WITH TIME ZONE",
+            "STRUCT(a INT)",
+        ],
+        "texts": ['VARCHAR(10) COLLATE "ci"', "TEXT COLLATE x", "ENUM('a)', 'b')", "CHAR(5)"],
+        "dates": ["TIMESTAMP(3) WITHOUT TIME ZONE", "TIMESTAMP_NS"],
+        "decimals": ["DECIMAL(18,3)", "NUMERIC(10, 2)"],
+    }
+    assert {kind: [kind_of(one) for one in names] for kind, names in kinds.items()} == {
+        kind: [kind] * len(names) for kind, names in kinds.items()
+    }
 
 
 @pytest.mark.parametrize(

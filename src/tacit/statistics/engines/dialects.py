@@ -30,6 +30,7 @@ class Dialect:
         raises: whether a product of doubles that is too small to be one is an error.
         bytewise: what makes texts compare by their bytes.
         trying: what makes a text a number, or NULL.
+        equal_decimal: of a decimal, what has one text for each number, and NULL for none.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Dialect:
     raises: bool = False
     bytewise: str = ""
     trying: str = "TRY_CAST({} AS DOUBLE)"
+    equal_decimal: str = "{}"
 
     def number(self, value: float) -> str:
         """Return a double, from the shortest digits that are read as it."""
@@ -141,6 +143,7 @@ POSTGRES = Dialect(
     raises=True,
     bytewise=' COLLATE "C"',
     trying="",
+    equal_decimal="NULLIF(TRIM_SCALE({}), 'NaN')",
 )
 SPARK = Dialect(
     name="spark",

@@ -58,6 +58,7 @@ NAMED: dict[type[exp.Expression], str] = {
     exp.GTE: ">=", exp.LT: "<", exp.LTE: "<=", exp.BitwiseAnd: "&", exp.BitwiseOr: "|",
     exp.BitwiseXor: "XOR", exp.BitwiseLeftShift: "<<", exp.BitwiseRightShift: ">>",
     exp.NullSafeEQ: "IS NOT DISTINCT FROM", exp.NullSafeNEQ: "IS DISTINCT FROM",
+    exp.Neg: "−", exp.RawString: "a text in $$", exp.ByteString: "a text of escapes (E'')",
     exp.DPipe: "||", exp.GroupingSets: "GROUPING SETS", exp.Lambda: "a function of its own (->)",
 }  # fmt: skip
 
@@ -146,11 +147,16 @@ class ExpressionReader:
     def exact(self, alias: str, column: TypedColumn, *, text: bool = False) -> str:
         """Return a column whose cells are equal where they are the same: texts by their bytes.
 
-        A collation of a table's own might hold two texts equal.
+        A collation of a table's own might hold two texts equal. NaN is NULL, −0 is 0 and 1.0 is
+        1.00: a cell of equal numbers is one.
         """
         held = self.written(alias, column)
         if column.kind == WHOLE and not text:
             return held
+        if column.kind == FLOAT:
+            held = f"{self.cell(alias, column)} + {self.dialect.number(0.0)}"
+        if column.kind == DECIMAL:
+            held = self.dialect.equal_decimal.format(held)
         plain = column.declared.lower() in ("varchar", "text", "string")
         held = held if plain else f"CAST({held} AS {self.dialect.text})"
         return f"({held}{self.dialect.bytewise})" if self.dialect.bytewise else held

@@ -26,7 +26,7 @@ from tacit.statistics.engines.schema import (
     TableThere,
     TypedColumn,
 )
-from tacit.statistics.engines.selection import Key, Selection, read_key, read_persons
+from tacit.statistics.engines.selection import Key, Selection, read_key
 from tacit.statistics.pools import EACH_KEY, NOMINAL_ENDS, Pool, key_word, sought_key
 from tacit.statistics.queries.chosen import chosen_of
 from tacit.statistics.queries.language import bind_query, columns_read, keys_read
@@ -140,7 +140,7 @@ def _selection(
         words = there.columns[name].kind == TEXT and name != sought
         met = f"IN ({', '.join(key.literals)})" if words else "IS NOT NULL"
         conditions.append(f"{key.text} {met}")
-    persons = read_persons((ALIAS, person), reader)
+    persons = reader.exact(ALIAS, person)
     return Selection(
         asked=(),
         keys=tuple(keys),

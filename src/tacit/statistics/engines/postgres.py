@@ -80,7 +80,11 @@ class PostgreSQL:
             raise _failed(error) from None
         columns = {}
         for one in listed:
-            declared = str(one["type"])
+            kind = one["type"]
+            while hasattr(kind, "data_type"):
+                # a domain holds what its type does
+                kind = kind.data_type
+            declared = f"{kind} WITH TIME ZONE" if getattr(kind, "timezone", False) else str(kind)
             columns[one["name"]] = TypedColumn(one["name"], declared, kind_of(declared))
         relation = ".".join(map(self.dialect.named, filter(None, (schema, own))))
         return TableThere(name, relation, columns, person)

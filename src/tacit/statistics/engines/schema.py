@@ -44,7 +44,10 @@ def check_names(name: str, columns: Sequence[str]) -> None:
 
 def kind_of(declared: str) -> str:
     """Return the kind of a type's name, such as ``DECIMAL(18,3)``."""
-    word = declared.strip().lower().partition("(")[0].strip()
+    # how texts are ordered is not what they are
+    word, _, rest = declared.strip().lower().partition(" collate ")[0].partition("(")
+    # VARCHAR(10)[] is an array, TIMESTAMP(3) WITH TIME ZONE has one
+    word = f"{word.strip()} {rest.rpartition(')')[2].strip()}".strip()
     return next((kind for kind, words in KINDS.items() if word in words), OTHER)
 
 

@@ -54,7 +54,7 @@ ONE_NUMBER: dict[type[exp.Expression], Any] = {
 PERCENTILES = (exp.PercentileCont, exp.PercentileDisc)
 TABLE_PARTS = {
     "sample": "TABLESAMPLE", "pivots": "PIVOT", "db": "a table of another schema",
-    "joins": "a nested join",
+    "joins": "a nested join", "when": "AT",
 }  # fmt: skip
 # The largest double.
 LARGEST = 1.7976931348623157e308
@@ -197,7 +197,10 @@ def parse(text: str) -> exp.Select:
     logger, level = logging.getLogger("sqlglot"), logging.getLogger("sqlglot").level
     logger.setLevel(logging.CRITICAL)
     try:
-        statements = [one for one in sqlglot.parse(text, read="duckdb") if one is not None]
+        # a comment behind the last semicolon is a statement there
+        none = (type(None), exp.Semicolon)
+        parsed = sqlglot.parse(text, read="duckdb")
+        statements = [one for one in parsed if not isinstance(one, none)]
     except sqlglot.errors.SqlglotError as error:
         where = (getattr(error, "errors", None) or [{}])[0]
         at = f" at line {where['line']}, column {where['col']}" if where.get("line") else ""
@@ -294,22 +297,12 @@ def select(
         asked=asked,
         keys=keys,
         numbers=numbers,
-        persons=read_persons(person, reader),
+        persons=reader.exact(*person),
         origin=origin,
         condition="" if where is None else reader.condition(where.this),
         tables=tuple(dict.fromkeys(one.name for one in tables.values())),
         unit=person[1].name,
     )
-
-
-def read_persons(place: Place, reader: ExpressionReader) -> str:
-    """Return whose a row is, as something that is equal for rows of one person alone."""
-    alias, column = place
-    if column.kind == FLOAT:
-        # NaN is nobody, and −0 is 0
-        held = f"{reader.cell(alias, column)} + {reader.dialect.number(0.0)}"
-        return f"CAST({held} AS {reader.dialect.text})"
-    return reader.exact(alias, column)
 
 
 def _origin(root: exp.Select, reader: ExpressionReader) -> tuple[str, tuple[str, TypedColumn]]:

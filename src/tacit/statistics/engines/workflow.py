@@ -261,7 +261,16 @@ def _declared(
     for argument, given in (("bounds", promise.bounds), ("levels", promise.declared_levels)):
         if given is not None and not isinstance(given, Mapping):
             raise ValueError(f"{argument}: expected them by the names of columns, got another")
-        for name in given or ():
+        seen: set[str] = set()
+        for name, held in (given or {}).items():
+            if name.lower() in seen:
+                raise ValueError(
+                    f"{argument}: expected each column once, whatever its capitals, got {name!r} "
+                    "twice"
+                )
+            seen.add(name.lower())
+            if not len(held):
+                raise ValueError(f"{argument}: expected values of {name!r}, got none")
             if _is_of(name, there):
                 continue
             if others is None:
