@@ -9,6 +9,7 @@ from tacit.accounting import (
     calibrate,
     gaussian,
     noisy_projection,
+    projected_plus_noise,
     vector_projection,
 )
 from tacit.accounting.numerics.special import log_beta
@@ -368,3 +369,14 @@ def test_what_is_not_proved_of_a_secret_projection_stands_among_its_assumptions(
     assert any("not proved" in line for line in told)
     known = noisy_projection(dim=40, rank=4, sensitivity=1.0, noise_std=1.0).assumptions
     assert not any("not proved" in line for line in known)
+
+
+def test_noise_far_beyond_a_difference_and_far_below_it():
+    sizes = {"dim": 4, "rank": 2}
+    for one in (noisy_projection, projected_plus_noise):
+        with pytest.raises(ValueError, match="sensitivity: expected at most 1e\\+60 times"):
+            one(**sizes, sensitivity=1e160, noise_std=1.0)
+        assert one(**sizes, sensitivity=1e-200, noise_std=1.0).delta(0.0) < 1e-20
+        assert one(**sizes, sensitivity=1e55, noise_std=1.0).delta(1.0) == 1.0
+    whole = noisy_projection(dim=4, rank=8, sensitivity=1e300, noise_std=1e-300)
+    assert whole.infinite_mass == 1.0

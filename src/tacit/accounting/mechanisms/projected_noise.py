@@ -9,11 +9,10 @@ from functools import partial
 import numpy as np
 
 from tacit._ground.checks import Array, in_interval, integer, non_negative, positive
-from tacit._ground.numbers import EPS
 from tacit.accounting.curves.curve import TINY, Curve, Index, curve_pair
 from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
 from tacit.accounting.mechanisms.column import ColumnCurve
-from tacit.accounting.mechanisms.projection import FARTHEST
+from tacit.accounting.mechanisms.projection import FARTHEST, squared_distance
 from tacit.accounting.numerics.lengths import projected_length
 from tacit.accounting.numerics.mixtures import (
     SpectrumCurve,
@@ -35,8 +34,6 @@ REACH = 14.0
 LEAST_MEASURED = 1e-9
 # Before the first halving.
 PANELS = 8
-# Units in the last place of a square of a quotient of two numbers.
-SQUARE_UNITS = 8
 
 
 def projected_plus_noise(
@@ -110,7 +107,7 @@ def projected_plus_noise(
     column: ColumnCurve | None = None
     one = difference_rank == 1 or alignment is not None
     if difference > 0:
-        bounds.append(_revealed_projection(size, width, difference / std, one))
+        bounds.append(_revealed_projection(size, width, squared_distance(difference, std), one))
     if difference_rank == 1:
         assumptions.append("neighbours differ by a matrix of rank one")
     if alignment is not None:
@@ -151,9 +148,9 @@ def _smallest(bounds: Sequence[Curve], column: ColumnCurve | None, epsilon: Arra
     return value
 
 
-def _revealed_projection(dim: int, rank: int, distance: float, one: bool) -> Curve:
-    """Bound with M public, rounded up; ``distance`` is Δ/σ."""
-    law = projected_length(dim, rank, distance**2 * (1 + SQUARE_UNITS * EPS))
+def _revealed_projection(dim: int, rank: int, square: float, one: bool) -> Curve:
+    """Bound with M public, rounded up; ``square`` is (Δ/σ)²."""
+    law = projected_length(dim, rank, square)
     curve = partial(rank_one_curve, law=law) if one else SpectrumCurve(law)
     # the table of the law leaves out less than LEFT_OUT
     return partial(_with_left_out, curve)

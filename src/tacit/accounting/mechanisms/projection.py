@@ -30,8 +30,8 @@ NODES_PER_WIDTH, DEPTH = 4, 60
 # Of the rule, whose error falls as e^{−2π² · 4²}, and of its sums: relative, and where D is
 # nothing.
 RENYI_SLACK, RENYI_FLOOR = 1e-9, 1e-15
-# Units in the last place of a square of a quotient.
-SQUARE_UNITS = 4
+# Units in the last place of a square of a quotient; quotients whose fourth powers are floats.
+SQUARE_UNITS, SHORTEST, LONGEST = 4, 1e-150, 1e60
 # What a bound on all vectors at cosine ρ or more rests on beside what is proved.
 FARTHEST = (
     "of the neighbours allowed those at the smallest cosine are told apart best: computed on a "
@@ -150,8 +150,6 @@ def noisy_projection(
     std = positive("noise_std", noise_std)
     if difference_rank is not None:
         integer("difference_rank", difference_rank, minimum=1, maximum=size)
-    # squared distance Δ²/s² of the whole difference
-    square = float(np.square(np.divide(difference, std))) * (1 + SQUARE_UNITS * EPS)
     name = f"rank-{width} projection in {size} dimensions of a release with noise {std:g}"
     assumptions = (
         f"neighbours differ by at most {difference:g} in Frobenius norm",
@@ -164,11 +162,13 @@ def noisy_projection(
         whole = profile_from_curves(
             plain.forward,
             name=name,
+            infinite_mass=plain.infinite_mass,
             renyi=plain.renyi_curve,
             source=plain.source,
             assumptions=assumptions,
         )
         return replace(whole, evidence="theorem", mechanism=plain.mechanism)
+    square = squared_distance(difference, std)
     # the share of a direction that a random r-dimensional range captures is Beta(r/2, (d − r)/2)
     law = ScaledBeta(width / 2, (size - width) / 2, square)
     exact = difference_rank == 1
@@ -254,6 +254,22 @@ def noisy_projection_steps(work: ProjectedSteps, noise_multiplier: float) -> Pri
     apart = noisy_projection(sensitivity=2.0, **shared)
     sampled = apart.poisson_subsample(work.sampling_rate, neighbours=work.neighbours, without=own)
     return sampled * work.steps
+
+
+def squared_distance(sensitivity: float, noise_std: float) -> float:
+    """Return (Δ/s)² of a difference > 0, rounded up.
+
+    Raises:
+        ValueError: It is beyond all floats.
+    """
+    with np.errstate(over="ignore", under="ignore"):
+        distance = float(np.divide(sensitivity, noise_std))
+    if distance > LONGEST:
+        raise ValueError(
+            f"sensitivity: expected at most {LONGEST:g} times the noise, got {distance:.3g} times"
+        )
+    # a shorter difference is told apart no better
+    return max(distance, SHORTEST) ** 2 * (1 + SQUARE_UNITS * EPS)
 
 
 def captured_renyi(orders: Array, rank: int, dim: int, square: float) -> Array:
