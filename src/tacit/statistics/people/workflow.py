@@ -360,7 +360,7 @@ def _notes(added: Contributions, pool: Pool, details: PeopleDetails) -> list[str
         notes.append(f"count says how many {details.unit}s there are; rows counts their rows")
     if details.quantiles:
         notes.append(
-            f"of a quantile every {details.unit} weighs one, spread over the rows; it is chosen "
+            f"in a quantile every {details.unit} weighs one, spread over the rows; it is chosen "
             "among declared points, and its interval holds it in 95% of releases, whatever the "
             "table"
         )

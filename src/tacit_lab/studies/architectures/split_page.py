@@ -54,7 +54,7 @@ def opening(result: dict[str, Any]) -> str:
     scale = result["scale"]
     tokens = result["rows"][0]["tokens"]
     return f"""The states (u, v) have a trunk u of {scale["trunk"]} numbers, from which alone
-the logits are read, and a memory v of {scale["split_width"] - scale["trunk"]} numbers;
+the logits are read, and a memory v of {scale["split_width"] - scale["trunk"]} numbers. They have
 {scale["layers"]} layers, a vocabulary of {scale["vocabulary"]:,}, {scale["steps"]} steps on
 {tokens:,} tokens ({result["text"]}), far from the paper's 90 million parameters and 164 million
 tokens: `make experiments NAME={NAME}` with `--scale gpu` has its sizes. Beside it two

@@ -38,9 +38,10 @@ def story(result: dict[str, Any]) -> str:
         for row in result["rows"]
     )
     return f"""Layer {result["layer"]} of `{result["model"]}`: {told}. Trained on
-{result["trained"]:,} prompts of {result["length"]} tokens; every feature scored on
+{result["trained"]:,} prompts of {result["length"]} tokens. Every feature is scored on
 {result["scored"]:,} others, at most {result["each"]} of those in which it is active, by taking it
-out at the last position; all else on a bank of {result["bank"]:,}. Backbone is a score above τ =
+out at the last position. All else is measured on a bank of {result["bank"]:,}. Backbone is a score
+above τ =
 {result["threshold"]:g} nats, declared before. The paper (App. M to P) has a cross-layer transcoder
 of GPT-2 small, taken out at all layers that it writes to: this is one layer of a small model.
 Verdicts are on the first."""

@@ -218,8 +218,9 @@ def made(result: dict[str, Any]) -> str:
     """Return the command and the sizes."""
     layers = ", ".join(str(clean["layer"]) for clean in result["clean"])
     return f"""`make experiments NAME={NAME}` measures layers {layers} of {result["model"]} on
-prompts from the {result["texts"]} and writes `experiments/results/{NAME}.json` and this page; every
-number above is from there. The model was trained on the corpus that the prompts are cut from, so it
+prompts from the {result["texts"]} and writes `experiments/results/{NAME}.json` and this page.
+Every number above is from there. The model was trained on the corpus that the prompts are cut
+from, so it
 guesses the last token better here than on texts of another kind. KL and agreement are of
 {result["held_out"]:,} other prompts, held out: nothing is fitted on them and no attacker looks for
 them."""

@@ -65,9 +65,9 @@ accuracy is impossible. Balanced classes cannot reach it under the noise printed
 The printed powers say which rules were run. Auto-PAC's noise has the shape of the outputs'
 covariance, Σ/(e^{{2β/d}} − 1), as the paper says of its baselines: tr Σ recovered from its rows of
 {published.ENOUGH_DIGITS:g} or more differs by {_spread("auto", TITLES)} at most in each table.
-Efficient-PAC's is allocated along the eigenbasis, e_i ∝ √λ_i at ½ Σ λ_i/e_i = β: power times β
-differs by {_spread("efficient", CONSTANT)} at most in CIFAR-100, MNIST and AG-News; in CIFAR-10 it
-does not stay, and ten variances whose log-det optimum it is fit every row to 0.1%.
+Efficient-PAC's is allocated along the eigenbasis, e_i ∝ √λ_i at ½ Σ λ_i/e_i = β. Power times β
+differs by {_spread("efficient", CONSTANT)} at most in CIFAR-100, MNIST and AG-News. In CIFAR-10 it
+does not stay, and every row there fits, to 0.1%, the log-det optimum of ten variances.
 Both keep their budget; neither is the log-det optimum over all covariances, which needs less.
 
 Where the target and the budget of a row are added, the entropy H(X) that was used appears. The
@@ -126,9 +126,9 @@ ratios, because the scale of logits depends on the training.{small}
 * **SR-PAC**, played here for {results["sizes"]["steps"]} steps with a Gaussian decoder of the
   logits and a nearest-neighbour estimate of H(X), is {_refuted(refuted)}. The Gaussian of the same
   covariance has {results["gaussian_entropy"]:.2f} nats, the estimate of H(X) is
-  {results["knn_entropy"]:.2f}: a decoder that fits the covariance alone starts
-  {results["gaussian_entropy"] - results["knn_entropy"]:.2f} nats behind, and noise that leaks far
-  more looks private to it. At β = {played[-1]["beta"]:g} it has
+{results["knn_entropy"]:.2f}. A decoder that fits the covariance alone starts
+  {results["gaussian_entropy"] - results["knn_entropy"]:.2f} nats behind. Noise that leaks far more
+looks private to it. At β = {played[-1]["beta"]:g} it has
   {played[-1]["sr"]["noise"] / played[-1]["exact"]["noise"]:.2f} of the log-det optimum's power and
   lets through {max(played[-1]["sr"]["lower"], played[-1]["sr"]["fano"]):.2f} nats or more. Where
   its own estimate misses β, the game had not settled."""

@@ -116,7 +116,8 @@ def _private(private: dict[str, Any] | None) -> list[str]:
     return [filled(f"""DP-SGD (App. U.3): all linear layers trained on {private["records"]:,}
 windows of Shakespeare, {private["steps"]} steps of {private["batch"]} expected records, for adding
 or removing one window at δ = 1e-5. Then {private["bank"]:,} windows that no training saw are named
-by the nearest state, their own noisy by r deviations of the states in every direction, so that the
+by the nearest state. Their own states have noise of r deviations of the states in every direction,
+so that the
 attack can fail. And {private["inverted"]} windows of {private["inverted_length"]} tokens are read
 back from the states of all positions, noisy by {private["inverted_ratio"]:g} deviations."""), "",
         *table(columns, rows)]  # fmt: skip
