@@ -343,6 +343,8 @@ def test_a_loader_that_draws_by_another_law_is_refused():
         (LoopSettings(sampling=FixedOrder()), 'adjacency="replace" beside FixedOrder'),
         (LoopSettings(sampling=RandomAllocation(), sampling_rate=0.1), "whose steps n sets"),
         (LoopSettings(person=People(of=[1, 2])), "whose each of 24 records"),
+        (LoopSettings(person=People(of=[None, *"abcdefghijklmnopqrstuvw"])), "missing"),
+        (LoopSettings(person=People(of=[float("nan"), *range(23)])), "missing"),
         (
             LoopSettings(
                 person=People(of=range(24), most=2, drawn="records"), sampling=RandomAllocation()

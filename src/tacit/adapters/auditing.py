@@ -29,12 +29,13 @@ from tacit.adapters.tasks import (
 )
 from tacit.adapters.workflow import AS_USUAL, prepare_adapter
 from tacit.attacks import OneRunAudit, audit_one_run, coins, random_tokens
+from tacit.attacks.intervals import proportion_interval
 from tacit.gradients.steps import Method
 from tacit.guarantees import ApproximateDP
+from tacit.measured import Interval
 from tacit.releases import Attack, Release, Table
 from tacit.runs.run import Run
 from tacit.text import number_down, number_up
-from tacit.training.retraining import share_of
 
 CONFIDENCE, AUDITED_DELTA = 0.95, 1e-5
 # Of a profile that is tested as a whole; more noise that is tried, and how finely.
@@ -330,10 +331,12 @@ def _labels_like(labels: Tensor, drawn: Tensor, seed: int | None) -> Tensor:
 
 
 def _attack(name: str, task: str, audit: OneRunAudit) -> Attack:
+    # of two scores the better is told first: both intervals hold together
+    low, high = proportion_interval(audit.right, audit.guesses, audit.confidence)
     return Attack(
         name=name,
         task=task,
-        success=share_of(audit.right, audit.guesses),
+        success=Interval(audit.right / audit.guesses, low, high, confidence=audit.confidence),
         prior=0.5,
         trials=audit.guesses,
     )

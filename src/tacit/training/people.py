@@ -90,12 +90,22 @@ class People:
         """Return the places of every person's records, of which at most so many are used.
 
         Raises:
-            ValueError: another number of records.
+            ValueError: another number of records, or a record of nobody.
         """
         names = np.asarray(self.of)
         if names.shape != (count,):
             raise ValueError(f"of: expected whose each of {count} records is, got {names.shape}")
-        _, firsts, owners = np.unique(names, return_index=True, return_inverse=True)
+        try:
+            # two records of nobody may be one person's: NaN alone differs from itself
+            missing = np.ma.is_masked(self.of) or bool((names != names).any())
+            _, firsts, owners = np.unique(names, return_index=True, return_inverse=True)
+        except TypeError:
+            missing = True
+        if missing:
+            raise ValueError(
+                "of: expected a name or a number for every record, got some that are missing or "
+                "of several kinds"
+            )
         # persons in the loader's order: a replaced one moves no other, whatever it is called
         owners = np.argsort(np.argsort(firsts))[owners]
         order = np.argsort(owners, kind="stable")
