@@ -56,7 +56,7 @@ def _where_noise_goes(release: Release[DrawDetails]) -> Section:
         words = (
             f"No noise is added. Over the {candidates} the outputs have an entropy of at most "
             f"{in_nats(number_up(release.information or 0.0))}, and nobody learns more than that "
-            f"from seeing one: it is within the budget of {in_nats(number_up(details.budget))}."
+            f"from seeing one. This is within the budget of {in_nats(number_up(details.budget))}."
         )
     return Section(title, paragraph(words))
 
