@@ -142,6 +142,7 @@ def grid_of(deviations: Array, terms: Array) -> Array:
 
 @lru_cache
 def _grid_of_one(deviation: float) -> Array:
+    """Return the exact spacing of one deviation."""
     # every step of a training has the same
     return grid_of(np.array(deviation), np.array(deviation))
 

@@ -158,7 +158,7 @@ def log_excess(t: Array, logs: Array | None = None) -> Array:
 
 
 def _renyi_logs(alpha: float, e: Array, logs: Array) -> Array:
-    """Half of [(1−α) ln(1+e) − ln(1+(1−α)e)]/(α−1), upwards by what it cancels, not at small e."""
+    """Half of [(1−α) ln(1+e) − ln(1+(1−α)e)]/(α−1), rounded up where α < 1, else to rounding."""
     # with g(t) = t − ln(1 + t): (1−α) ln(1+e) − ln(1+(1−α)e) = g((1−α)e) − (1−α) g(e)
     tilted = (1 - alpha) * e
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -73,7 +73,7 @@ def subsampled_group(
 
 
 def _binomial_logs(count: int, rate: float) -> Array:
-    """Return ln Bin(n, q)(j), j = 0 … n, to 1e-12 where it is more than −600."""
+    """Return ln Bin(n, q)(j), j = 0 … n, to rounding: to 1e-12 where it is more than −600."""
     # C(n, j) as an integer, whose logarithm is off by its last digit: log-gamma of 1,000 loses four
     # more
     taken, left = math.log(rate), math.log1p(-rate)

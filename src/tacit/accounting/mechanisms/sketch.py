@@ -247,7 +247,7 @@ def sketch_from_ratio(eigenvalues: Sequence[float] | Array, rank: int) -> Privac
 
 
 def _less_one(ratio: Array) -> Array:
-    """Return l − 1, rounded away from 0: an eigenvalue farther from 1 tells more."""
+    """Return l − 1, rounded outwards, away from 0: an eigenvalue farther from 1 tells more."""
     excess = ratio - 1.0
     exact = 1.0 + excess == ratio
     return np.where(exact, excess, np.nextafter(excess, np.copysign(np.inf, excess)))
