@@ -80,8 +80,9 @@ class StoreAudit:
             return f"A thief gets more than codes: {self.faults[0].what}"
         if self.bits is None:
             if self.rows is None:
-                return "What a thief learns is not known, as the rows of the store could not be "
-                "read."
+                return (
+                    "What a thief learns is not known, as the rows of the store could not be read."
+                )
             return "Nothing exact was found, and no bound on what a thief learns is known."
         told = f"A thief learns at most {number_up(self.bits, BITS_DIGITS)} bits of any document"
         if self.rows_per_person is not None and self.rows_per_person > 1:
