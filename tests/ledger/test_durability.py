@@ -82,7 +82,7 @@ def test_another_programs_database_is_left_alone(path: Path) -> None:
         connection.execute("CREATE TABLE bookmarks (url TEXT)")
     connection.close()
     content = path.read_bytes()
-    with pytest.raises(ValueError, match="something else"):
+    with pytest.raises(ValueError, match="another program"):
         Ledger(path)
     with closing(sqlite3.connect(path)) as connection, connection:
         tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
