@@ -132,8 +132,8 @@ class RangeSearch:
                 raise ValueError(
                     f"bounds: expected about {self.threshold / UNIT:,.0f} {unit}s or more in one "
                     f"part of the log scale of {name}, as {self.share:.0%} of the budget finds no "
-                    "fewer, and none has them: declare its bounds, or allow more; what the search "
-                    "costs is spent"
+                    "fewer, and none has them: declare its bounds, or allow more; the price of "
+                    "the whole answer is spent"
                 )
             found.append((ends_of(int(passed[0]))[0], ends_of(int(passed[-1]))[1]))
         return found
