@@ -237,7 +237,10 @@ class _Valued(_Taker):
         word = given[_name("chosen", self.chosen)]
         named = {kind.word: kind for kind in self.kinds}
         if word not in named:
-            raise ValueError(f"{self.chosen.flag}: expected {', '.join(named)}, got {word!r}")
+            from tacit._ground.checks import choice
+
+            # refuses, and names the word that is nearest
+            choice(self.chosen.flag, word, list(named))
         return named[word]
 
     def _stray(self, kind: Any, name: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from tacit._ground.checks import choice
+from tacit._ground.checks import choice, did_you_mean
 from tacit.models.language import LanguageModel
 from tacit.models.verification import verify
 
@@ -139,7 +139,7 @@ def is_here(name: str) -> bool:
         return False
     raise ValueError(
         f"name_or_path: cannot load {name!r}: there is no such folder, the cache does not hold it "
-        f"and Hugging Face does not give it ({why})"
+        f"and Hugging Face does not give it ({why}){did_you_mean(name, [SMALL])}"
     )
 
 

@@ -154,8 +154,10 @@ def _lines(questions: str) -> list[str]:
     else:
         try:
             text = Path(questions).expanduser().read_text("utf-8")
+        except FileNotFoundError:
+            raise ValueError(f"--questions: no such file: {questions}") from None
         except (OSError, UnicodeDecodeError):
-            raise ValueError(f"--questions: cannot read {questions}") from None
+            raise ValueError(f"--questions: cannot read {questions} as text") from None
     found = [one.strip() for one in text.splitlines()]
     found = [one for one in found if one and not one.startswith("#") and one not in LINES]
     if not found:
