@@ -28,8 +28,8 @@ def mean(data: Path, *more: object) -> tuple[object, ...]:
 
 
 def test_every_promise_that_is_kept_is_a_word_of_the_command(data: Path, tacit: Tacit) -> None:
-    words = ", ".join(promise.word for promise in PROMISES)
-    refused(tacit(*mean(data, "--protect", "nobody", "--success", "0.6")), f"expected {words}")
+    words = ", ".join(repr(promise.word) for promise in PROMISES)
+    refused(tacit(*mean(data, "--protect", "nobody", "--success", "0.6")), f"one of {words}")
 
 
 def test_bounds_add_up_over_several_flags(data: Path, tacit: Tacit) -> None:
