@@ -203,3 +203,21 @@ def test_rows_of_one_record_do_not_pass_as_those_of_several():
     with pytest.raises(ValueError, match=r"a gradient of another record at expert"):
         private.backward(found)
     private.close()
+
+
+@pytest.mark.parametrize("first", [1, 2, 4])
+def test_losses_that_read_other_records_from_a_later_step_on_are_refused(first):
+    """Records are held apart again at steps 1, 2, 4, 8 …, each time by another one's loss."""
+    model = line()
+    private, optimizer = begun(
+        model, long(), batch=2, epochs=2, sampling=FixedOrder(), promise=REPLACED
+    )
+    for taken in range(first + 1):
+        [inputs] = next(iter(private.loader))
+        found = model(inputs).square().sum(1)
+        if taken < first:
+            private.backward(found)
+            optimizer.step()
+    with pytest.raises(ValueError, match="a gradient of another record at weight"):
+        private.backward(found - found.mean())
+    private.close()

@@ -37,6 +37,7 @@ class LoopSettings:
         sampling: How the records of a step are drawn; by a coin each when left out.
         person: Whose each record is, where a person is what is protected.
         audit: Canaries that audit the loop as it runs; none when left out.
+        records: How many records a stream has in each pass, declared; none of any other loader.
         about: What makes the run what it is beside its settings, such as a digest of the data.
         seed: Of coins and noise: it voids the guarantee.
     """
@@ -49,6 +50,7 @@ class LoopSettings:
     sampling: AnySampling = BY_COINS
     person: People | None = None
     audit: LoopAudit | None = None
+    records: Count | None = None
     about: Any = None
     seed: int | None = None
 

@@ -47,6 +47,10 @@ TIED = (
     "what is told of the sums G of all steps is C G + Z, Z independent and C the factor that is "
     "told: gradients follow from the model as it was told and from their own record alone"
 )
+STREAMED = (
+    "the stream gives each {unit} once a pass at most, and none decides whether or where another "
+    "comes: no filter, buffer or cut of it follows from the {unit}s"
+)
 EARLY = "when the loop ended was decided without looking at the records or at losses of them"
 PUBLISHED = (
     "The trained parameters may be published, with the optimizer's state. Losses of the records "
@@ -78,6 +82,7 @@ class PrivateTraining:
             holder's, for in a model that routes tokens it follows from those of the first batch.
         last_clip: the clip after the last step, where noised counts move it; None elsewhere.
         factor: what ties the noise of steps together; None where each has its own.
+        streamed: whether records came as a stream gave them, their number declared.
     """
 
     method: DPSGD | AdaptiveDPSGD | CorrelatedDPSGD
@@ -93,6 +98,7 @@ class PrivateTraining:
     seen_again: Annotated[tuple[str, ...], HOLDER] = ()
     last_clip: float | None = None
     factor: StepFactor | None = None
+    streamed: bool = False
 
     def __post_init__(self) -> None:
         in_interval("noise_multiplier", self.noise_multiplier, 0.0, float("inf"), open_low=True)
@@ -147,6 +153,8 @@ def certified(details: PrivateTraining) -> tuple[Guarantee, ...]:
     same = schedule.adjacency is not Adjacency.ADD_REMOVE
     counted = (SAME_COUNT if same else COUNTED).format(unit=details.drawn)
     common = [*ASSUMPTIONS, DECLARED if details.records is None else counted]
+    if details.streamed:
+        common.append(STREAMED.format(unit=details.drawn))
     if details.factor is not None:
         common.append(TIED)
     if details.drawn == "person":

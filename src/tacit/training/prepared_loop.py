@@ -95,7 +95,7 @@ def prepare_private(
     optimizer = inner_optimizer(optimizer)
     assert promise.delta is not None
     passes = integer("epochs", epochs, minimum=1)
-    records, own = check_loader(loader)
+    records, own = check_loader(loader, settings)
     workers, units = Workers(), _units(settings, records)
     count = records if units is None else len(units)
     # each process passes a batch of its own
@@ -131,6 +131,7 @@ def prepare_private(
         sampling=settings.sampling,
         person=None if settings.person is None else settings.person.unit,
         factor=factor,
+        streamed=settings.records is not None,
     )
     if isinstance(promise, Table) and promise.epsilon is not None:
         details = calibrated(details, promise.epsilon)

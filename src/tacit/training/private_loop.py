@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from types import FrameType
@@ -70,7 +70,8 @@ class PrivateLoop:
         self._workers = Workers()
         self.passes = 1
         self.stepped, self._released, self._checked = False, False, False
-        self._alone, self._inside = False, 0
+        # the last step at which records were held apart, and how deep a step of the optimizer is
+        self._apart, self._inside = -1, 0
         # the step that runs, and the gradients that it had noise for
         self._outer: FrameType | None = None
         self._written: dict[str, Tensor | None] = {}
@@ -178,12 +179,13 @@ class PrivateLoop:
                 f"{losses.shape[0]} losses of {self._gradients.count} rows; a record has one row, "
                 "and what is made of it another dimension of that"
             )
-        if losses.shape[0] > 1 and (self._gradients.untried or not self._alone):
+        if losses.shape[0] > 1 and (self._gradients.untried or self._due):
             # one record alone shows nothing; of a layer that no pass reached before, such as an
             # expert that only some tokens go to, every record is looked at
-            self._refuse_coupled(losses, len(losses) if self._gradients.untried else 1)
+            turn = (self.loader.taken % len(losses),)
+            self._refuse_coupled(losses, range(len(losses)) if self._gradients.untried else turn)
             self._gradients.rely()
-            self._alone = True
+            self._apart = self.loader.taken
         piece = self.loader.done()
         try:
             self._add(losses, piece)
@@ -191,6 +193,18 @@ class PrivateLoop:
             # whether records pass may depend on them: no step goes on without those of this batch
             self.close()
             raise
+
+    @property
+    def _due(self) -> bool:
+        """Whether records are held apart again: at the first batch of steps 0, 1, 2, 4, 8 …
+
+        A loss may begin to read other records at any step, and each time costs a backward pass.
+        Processes that share a step try it once: how many records each has differs.
+        """
+        taken = self.loader.taken
+        if self._apart < 0 or self._workers.size > 1:
+            return self._apart < 0
+        return taken > self._apart and taken & (taken - 1) == 0
 
     def _add(self, losses: Tensor, piece: Piece) -> None:
         """Add what the records of a batch give, clipped, to the sum of the step."""
@@ -496,13 +510,13 @@ class PrivateLoop:
                 "by an error"
             )
 
-    def _refuse_coupled(self, losses: Tensor, count: int) -> None:
-        """Refuse losses of which one depends on another record, seen on the first ones' way back.
+    def _refuse_coupled(self, losses: Tensor, places: Iterable[int]) -> None:
+        """Refuse losses of which one depends on another record, seen on some losses' way back.
 
         Raises:
             ValueError: they do.
         """
-        for place in range(count):
+        for place in places:
             for name, held in self._gradients.norms_alone(losses[place : place + 1]).items():
                 # every row but its own is of a record that this loss is not of
                 others = torch.cat([held[:place], held[place + 1 :]])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,8 +22,8 @@ from torch.utils.data import (
 from tacit._ground.reprs import shown
 from tacit.gradients.batches import map_tensors
 from tacit.gradients.randomness import StepRandomness
-from tacit.training.loop_plan import LoopPlan
-from tacit.training.sampling import Places, Poisson
+from tacit.training.loop_plan import LoopPlan, LoopSettings
+from tacit.training.sampling import FixedOrder, Places, Poisson
 from tacit.training.workers import Workers
 
 # What a loader is made again with, beside its records and their batches.
@@ -75,6 +76,7 @@ class SampledLoader:
         self.dataset, self.taken = self._loader.dataset, 0
         self._micro_batch, self._seed = settings.micro_batch, settings.seed
         self._draws, self._units, self._batch = settings.sampling, plan.units, plan.batch
+        self._count, _ = check_loader(self._loader, settings)
         self.work = details.sampled
         self._steps, self._epochs = details.schedule.steps, details.epochs
         self.coins, self.workers = StepRandomness(settings.seed), workers
@@ -112,12 +114,7 @@ class SampledLoader:
         # a pass that was broken off is finished by the next one
         stop = min((self.taken // len(self) + 1) * len(self), self._steps)
         pieces = self._pieces(range(self.taken, stop))
-        kept = {name: getattr(self._loader, name) for name in KEPT}
-        # in the order of the pieces, whatever the number of workers
-        again: DataLoader[Any] = DataLoader(
-            self.dataset, batch_sampler=[piece.records for piece in pieces], **kept
-        )
-        for piece, batch in zip(pieces, again, strict=True):
+        for piece, batch in zip(pieces, self._batches(pieces), strict=True):
             self.refuse_waiting()
             if this != self._passes:
                 raise ValueError(
@@ -128,6 +125,34 @@ class SampledLoader:
             self.current = piece
             yield batch if self._device is None else map_tensors(batch, self._placed)
         self.refuse_waiting()
+
+    def _batches(self, pieces: list[Piece]) -> Iterable[Any]:
+        if isinstance(self.dataset, IterableDataset):
+            return self._streamed(pieces)
+        kept = {name: getattr(self._loader, name) for name in KEPT}
+        # in the order of the pieces, whatever the number of workers
+        records = [piece.records for piece in pieces]
+        return DataLoader(self.dataset, batch_sampler=records, **kept)
+
+    def _streamed(self, pieces: list[Piece]) -> Iterator[Any]:
+        """Yield the records of a stream as they come, from the first that is not yet taken.
+
+        Raises:
+            ValueError: it ends before the records that were declared.
+        """
+        every, first = iter(self.dataset), pieces[0].records[0]
+        collect: Any = self._loader.collate_fn
+        # a pass that was broken off is finished by the next one
+        passed = sum(1 for _ in islice(every, first))
+        for piece in pieces:
+            rows = list(islice(every, len(piece.records)))
+            passed += len(rows)
+            if len(rows) < len(piece.records):
+                raise ValueError(
+                    f"records: expected a stream of the {self._count} records that were declared, "
+                    f"got one that ends after {passed}"
+                )
+            yield collect(rows)
 
     def _placed(self, values: Any) -> Any:
         return values.to(self._device, non_blocking=True) if isinstance(values, Tensor) else values
@@ -202,7 +227,7 @@ class SampledLoader:
     def _drawn(self, steps: range) -> list[Tensor]:
         """Return the units of every step that are this worker's."""
         rank, size = self.workers.rank, self.workers.size
-        every = len(self.dataset if self._units is None else self._units)  # type: ignore[arg-type]
+        every = self._count if self._units is None else len(self._units)
         if self._seed is not None and isinstance(self._draws, Poisson):
             # the coins of one process, whatever the number of workers
             drawn = self._draws.drawn(steps, Places(every, self._batch), self.work, self.coins)
@@ -223,20 +248,25 @@ def _seed_anew() -> None:
     np.random.seed()  # noqa: NPY002
 
 
-def check_loader(loader: Any) -> tuple[int, int]:
+def check_loader(loader: Any, settings: LoopSettings) -> tuple[int, int]:
     """Return the number of records of a loader and its batch size.
 
     Raises:
-        ValueError: it is no ``DataLoader`` of records that have places.
+        ValueError: it is no ``DataLoader`` of records that have places, nor of a stream whose
+            records are declared.
     """
     if not isinstance(loader, DataLoader):
         raise ValueError(
             f"loader: expected a torch.utils.data.DataLoader, got {type(loader).__name__}"
         )
-    if isinstance(loader.dataset, IterableDataset) or not hasattr(loader.dataset, "__len__"):
+    if isinstance(loader.dataset, IterableDataset):
+        return _check_stream(loader, settings)
+    if settings.records is not None:
+        raise ValueError("records: expected none of a loader that knows how many it has, got some")
+    if not hasattr(loader.dataset, "__len__"):
         raise ValueError(
-            "loader: expected records that have a place each, for coins to draw them, got a stream "
-            f"({type(loader.dataset).__name__})"
+            "loader: expected records that have a place each, for coins to draw them, got "
+            f"{type(loader.dataset).__name__}, which has no length"
         )
     count = len(loader.dataset)
     if count < 1:
@@ -249,6 +279,33 @@ def check_loader(loader: Any) -> tuple[int, int]:
         raise ValueError("loader: expected one with a batch_size, got batches of its own")
     _check_sampler(batches.sampler, count)
     return count, int(batches.batch_size)
+
+
+def _check_stream(loader: DataLoader[Any], settings: LoopSettings) -> tuple[int, int]:
+    """Return the records that are declared of a stream, and its batch size.
+
+    Raises:
+        ValueError: no number, or a draw that needs records to have places.
+    """
+    name = type(loader.dataset).__name__
+    if settings.records is None:
+        raise ValueError(
+            f"records: expected how many the stream {name} has, in LoopSettings(records=…), for "
+            "the account rests on it, got none"
+        )
+    if settings.sampling != FixedOrder(shuffled=False) or settings.person is not None:
+        raise ValueError(
+            "sampling: expected FixedOrder(shuffled=False) and no person of a stream, whose "
+            f"records come as they come and no coin draws, got {shown(settings.sampling)}"
+        )
+    if loader.num_workers > 0 or Workers().size > 1:
+        raise ValueError(
+            "loader: expected a stream that one process reads (num_workers=0), for each further "
+            "one would read its records again"
+        )
+    if loader.batch_size is None:
+        raise ValueError("loader: expected one with a batch_size, got batches of its own")
+    return settings.records, loader.batch_size
 
 
 def _check_sampler(sampler: Any, count: int) -> None:
