@@ -8,10 +8,23 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("cryptography")
 
+from tacit.hidden_states import ProductCodebook, ProductFit
 from tacit.stores import Document, SealedStore, StoreSettings
 from tacit.stores.backends.base import ClearColumns, Records
 
-from .places import COUNT, KEY, OTHER, PLACES, book, documents, filled, forms, on_disk, vectors
+from .places import (
+    COUNT,
+    KEY,
+    OTHER,
+    PLACES,
+    WIDTH,
+    book,
+    documents,
+    filled,
+    forms,
+    on_disk,
+    vectors,
+)
 
 
 @pytest.fixture(params=PLACES)
@@ -279,7 +292,7 @@ def test_a_document_is_replaced_in_one_step_and_others_are_chosen_among(place):
 
 
 def test_finer_codes_are_sealed_and_a_short_list_by_them_holds_the_nearest(place, tmp_path):
-    from tacit.hidden_states import ProductCodebook, ProductFit, ResidualCodebook, ResidualFit
+    from tacit.hidden_states import ResidualCodebook, ResidualFit
 
     how = ProductFit(parts=4, size=64, least_cell=1)
     fine = ProductCodebook.fit(vectors(400, 0), how, rng=0, progress=False)
@@ -302,8 +315,8 @@ def test_finer_codes_are_sealed_and_a_short_list_by_them_holds_the_nearest(place
     decoded = fine.decode(fine.encode(rows)).numpy()
     names = [f"id-{n}" for n in [*(n for n in range(COUNT) if n not in (3, 5)), 100, 101, 102, 5]]
     query = vectors(1, 5)[0]
-    above = 3.0 / np.sqrt(8) * np.sqrt(np.maximum(1.0 - (decoded**2).sum(1), 0.0))
-    wanted = {names[n] for n in np.argsort(-(decoded @ query + above))[:6]}
+    directions = decoded / np.linalg.norm(decoded, axis=1, keepdims=True)
+    wanted = {names[n] for n in np.argsort(-(directions @ query))[:6]}
     assert set(ids(again.search(query, 6, shortlist=6))) == wanted
     # who has no key has the clear codes, and none of the fine ones
     thief = opened(None)
@@ -321,9 +334,56 @@ def test_finer_codes_are_sealed_and_a_short_list_by_them_holds_the_nearest(place
         opened(OTHER, fine="book")
 
 
-def test_fine_codes_are_of_the_documents_that_they_were_sealed_with(tmp_path):
-    from tacit.hidden_states import ProductCodebook, ProductFit
+@pytest.mark.parametrize("fetched_by", ["clear", "fine"])
+def test_what_is_fetched_is_said_by_the_codes_that_the_store_declares(place, fetched_by):
+    how = ProductFit(parts=4, size=64, least_cell=1)
+    fine = ProductCodebook.fit(vectors(400, 0), how, rng=0, progress=False)
+    settings = StoreSettings(fetched_by=fetched_by)
+    store = SealedStore(book(), KEY, place(), settings, fine=fine)
+    store.add(documents(), vectors())
+    fetch, seen, query = store.backend.fetch, [], vectors(1, 5)[0]
+    store.backend.fetch = lambda positions: seen.append(positions) or fetch(positions)
+    hits = store.search(query, 2, shortlist=30)
+    # whatever is in the documents: a look at the codes alone says which cells are fetched
+    by = fine if fetched_by == "fine" else book()
+    rows = by.decode(by.encode(vectors())).numpy()
+    scores = rows @ query / np.linalg.norm(rows, axis=1)
+    (positions,) = seen
+    fetched = [int(one.id[3:]) for one in store._again(lambda: [
+        store._document(plain) for plain in store._opened(positions)
+    ])]  # fmt: skip
+    np.testing.assert_allclose(np.sort(scores[fetched]), np.sort(scores)[-30:], rtol=1e-5)
+    # of these the nearest 20 by fine codes are opened, and all for a filter
+    directions = fine.decode(fine.encode(vectors())).numpy()
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    near = sorted(fetched, key=lambda n: -(directions[n] @ query))[:20]
+    opened = fetched if fetched_by == "fine" else near
+    wanted = sorted(opened, key=lambda n: -(vectors()[n] @ query))[:2]
+    assert ids(hits) == [f"id-{n}" for n in wanted]
+    some = store.search(query, 30, shortlist=30, where=lambda one: True)
+    assert {hit.document.id for hit in some} == {f"id-{n}" for n in fetched}
+    told = " ".join(store.certificate().notes)
+    assert ("it is a function of these" in told) == (fetched_by == "fine")
 
+
+def test_a_code_that_says_little_of_a_vector_is_ranked_by_its_direction(tmp_path):
+    # a cone, as of pixels: what most have in common, ⟨q, x̂⟩ is largest where x̂ is longest
+    rows = np.abs(np.random.default_rng(0).normal(size=(400, WIDTH))).astype(np.float32) + 1.0
+    rows[::2] += 2.0
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    cone = ProductCodebook.fit(rows, ProductFit(parts=2, size=8), rng=0, progress=False)
+    store = SealedStore(cone, KEY, PLACES["folder"](tmp_path))
+    store.add(documents(300), rows[:300])
+    decoded = cone.decode(cone.encode(rows[:300])).numpy()
+    lengths = np.linalg.norm(decoded, axis=1)
+    for query in rows[301:309]:
+        held = store.search(query, 30, shortlist=30)
+        score = decoded @ query / lengths
+        got = score[[int(name[3:]) for name in ids(held)]]
+        np.testing.assert_allclose(np.sort(got), np.sort(score)[-30:], rtol=1e-5)
+
+
+def test_fine_codes_are_of_the_documents_that_they_were_sealed_with(tmp_path):
     how = ProductFit(parts=4, size=64, least_cell=1)
     fine = ProductCodebook.fit(vectors(400, 0), how, rng=0, progress=False)
     store = SealedStore(book(), KEY, PLACES["folder"](tmp_path), fine=fine)

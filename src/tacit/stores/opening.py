@@ -69,7 +69,8 @@ class StoreReading:
         self._header: StoreHeader | None = None
         self._token: object = None
         self._columns = ClearColumns.joined([], codec.sizes)
-        self._ranking: CodeRanking | None = None
+        # by finer codes, and by clear ones
+        self._rankings: dict[bool, CodeRanking] = {}
         self._known: dict[bytes, int] | None = None
         backend.prepare(codec, (settings or StoreSettings()).metric)
         self._refresh()
@@ -212,7 +213,7 @@ class StoreReading:
             raise ChangedError("store: its documents differ from those of its fine codes")
         self._columns = columns
         self._header, self._settings = header, header.settings
-        self._ranking, self._known = None, None
+        self._rankings, self._known = {}, None
 
     def _unsealed(self, state: State, header: StoreHeader, seals: Seals) -> Heading:
         plain = seals.open(state.counts, *bound_heading(header))

@@ -17,15 +17,16 @@ Scores = npt.NDArray[np.float32]
 ROWS_TOGETHER = 8192
 # codes by which it is tried whether parts add up to the vector that stands for a code
 TRIED = 16
-# deviations by which a vector near a query is above the score of its code
-ABOVE = 3.0
+# of the norm of what stands for a code: one of nothing has no direction
+SMALLEST_NORM = 1e-6
 
 
 class CodeRanking:
     """Scores of n codes against a query: ⟨q, x̂⟩, or 2⟨q, x̂⟩ − ‖x̂‖² for the distance.
 
     ``⟨q, x̂⟩ = Σ_j ⟨q, c_j⟩`` where parts lie side by side or add up: one look-up a part and row.
-    A shortlist is of those that may be nearest: by the cosine, codes that say little stand higher.
+    By the cosine a shortlist is of the nearest directions, ``⟨q, x̂⟩/‖x̂‖``: x̂ is a mean of unit
+    vectors, shorter the less its code says, and ⟨q, x̂⟩ alone would put such codes last.
 
     Args:
         codec: the codebook.
@@ -40,39 +41,39 @@ class CodeRanking:
         if self._parts is None:
             # codes whose parts do not add up are scored by the vectors that stand for them
             self._decoded = _decoded(codec, codes)
-        self._squares: Any = 0.0
-        self._hidden: Any = 0.0
-        if metric == "euclidean":
-            self._squares = _squares(codec, codes)
-        if metric == "cosine":
-            self._hidden = hidden(_squares(codec, codes), codec.width)
-        self._twice = np.float32(2.0 if metric == "euclidean" else 1.0)
+        self._metric = metric
+        self._squares = np.zeros(0, np.float32) if metric == "dot" else _squares(codec, codes)
 
-    def scores(self, query: npt.NDArray[np.float32]) -> Scores:
-        """Return the score of every row for a query (d,), (n,)."""
+    def scores(
+        self, query: npt.NDArray[np.float32], among: npt.NDArray[np.intp] | None = None
+    ) -> Scores:
+        """Return the score of every row for a query (d,), (n,), or of those among which it is."""
+        rows: Any = slice(None) if among is None else among
         if self._parts is None:
-            found = self._decoded @ query
+            found = self._decoded[rows] @ query
         else:
             found = 0.0
             for (start, part), places in zip(self._parts, self._places, strict=True):
                 table = part @ query[start : start + part.shape[1]]
-                found = found + np.take(table, places)
-        scores: Scores = self._twice * found - self._squares
+                found = found + np.take(table, places[rows])
+        if self._metric == "euclidean":
+            found = np.float32(2.0) * found - self._squares[rows]
+        scores: Scores = found
         return scores
 
-    def nearest(self, query: npt.NDArray[np.float32], count: int) -> npt.NDArray[np.intp]:
-        """Return the rows of the highest scores, in no order."""
-        return largest(self.scores(query) + self._hidden, count)
-
-
-def hidden(squares: Scores, width: int) -> Scores:
-    """Return by how much a unit vector near the query is above ⟨q, x̂⟩, from ‖x̂‖² of its code.
-
-    A code leaves x − x̂ of length √(1 − ‖x̂‖²), as x̂ is a mean of unit vectors. In any direction
-    that is ``√(1 − ‖x̂‖²)/√d`` in deviation, and the nearest are those some deviations above.
-    """
-    found: Scores = (ABOVE / width**0.5) * np.sqrt(np.maximum(1.0 - squares, 0.0))
-    return found.astype(np.float32)
+    def nearest(
+        self,
+        query: npt.NDArray[np.float32],
+        count: int,
+        among: npt.NDArray[np.intp] | None = None,
+    ) -> npt.NDArray[np.intp]:
+        """Return the rows that are nearest by their codes, in no order."""
+        scores = self.scores(query, among)
+        if self._metric == "cosine":
+            squares = self._squares if among is None else self._squares[among]
+            scores /= np.sqrt(np.maximum(squares, np.float32(SMALLEST_NORM**2)))
+        chosen = largest(scores, count)
+        return chosen if among is None else among[chosen]
 
 
 def largest(scores: Scores, count: int) -> npt.NDArray[np.intp]:

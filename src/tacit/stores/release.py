@@ -27,13 +27,19 @@ SOURCE = "I(X; code, length) <= H(code, length) <= ln of the values there are"
 TOLD = (
     "the host sees how many documents there are, when something is written, and which documents "
     "came with one write: their version",
-    "the host sees which documents a search opens: a function of the query and the codes, so that "
-    "it tells about the query what the codes near it tell, and nothing more of a document; "
-    "where finer codes are sealed it is a function of these, and documents that are opened "
-    "together are near each other; whether a search follows another is told too",
     "who can write the files can remove documents and put an older state back, which a holder of "
     "the key does not notice. A document, code or length that was changed or moved is refused",
 )
+FETCHED = (
+    "the host sees which documents a search fetches: a function of the query and the codes, so "
+    "that it tells about the query what the codes near it tell, and nothing more of a document; "
+)
+# a document's finer code stands under seal, and the choice among documents shows it
+FETCHED_BY_FINE = (
+    "where finer codes are sealed it is a function of these, and documents that are fetched "
+    "together are near each other; "
+)
+FOLLOWED = "whether a search follows another is told too"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,8 +122,18 @@ def release_of(details: SealedRows, codebook: str) -> Release[SealedRows]:
         reproducible=False,
         digests=((CODEBOOK, codebook),),
         assumptions=(SEALED, FITTED_APART),
-        notes=(*TOLD, f"what {details.backend} keeps of deleted documents: {details.left}"),
+        notes=(
+            *TOLD,
+            _fetched(details),
+            f"what {details.backend} keeps of deleted documents: {details.left}",
+        ),
     )
+
+
+def _fetched(details: SealedRows) -> str:
+    """Return what a host sees of searches."""
+    by_fine = FETCHED_BY_FINE if details.settings.fetched_by == "fine" else ""
+    return FETCHED + by_fine + FOLLOWED
 
 
 def recompute(release: Release[SealedRows]) -> str:

@@ -20,6 +20,8 @@ Where = Callable[[Document], bool]
 
 # of a shortlist, however small the store: k hits are the best of ten times as many at least
 LEAST_SHORTLIST = 10
+# of what is fetched by clear codes, the share that is opened: the nearest by finer ones
+OPENED = 0.1
 
 
 class StoreSearching(StoreReading):
@@ -48,10 +50,11 @@ class StoreSearching(StoreReading):
         Args:
             query: (d,), or (q, d) for as many lists.
             k: hits of a query.
-            shortlist: documents that are opened; the share of the settings when None, and
-                10 k at least.
+            shortlist: documents that are fetched; the share of the settings when None, and
+                10 k at least. All are opened, or the nearest tenth by finer codes where clear
+                codes say what is fetched (10 k at least; all for a filter).
             where: which of those that are opened may be found; all when None. The host sees no
-                filter, and so opens as many whatever it is.
+                filter: as many are fetched whatever it is.
 
         Raises:
             ValueError: no key, a query that is not finite, or a document that was changed.
@@ -68,8 +71,8 @@ class StoreSearching(StoreReading):
         def found() -> tuple[tuple[Hit, ...], ...]:
             size = len(self._columns)
             usual = max(LEAST_SHORTLIST * count, math.ceil(self.settings.shortlist * size))
-            opened = min(shortlist or usual, size)
-            return tuple(self._found(row, count, opened, where) for row in rows)
+            fetched = min(shortlist or usual, size)
+            return tuple(self._found(row, count, fetched, where) for row in rows)
 
         hits = self._again(found)
         return hits[0] if single else hits
@@ -104,19 +107,19 @@ class StoreSearching(StoreReading):
     def _found(self, query: Rows, k: int, shortlist: int, where: Where | None) -> tuple[Hit, ...]:
         if not len(self._columns):
             return ()
-        if self._ranking is None:
-            metric, fine = self.settings.metric, self._heading.fine
-            if self.fine is not None and fine is not None:
-                self._ranking = CodeRanking(self.fine, metric, fine.astype(np.int64))
-            else:
-                codes = self._columns.codes.astype(np.int64)
-                self._ranking = self.backend.ranking(self.codec, metric, codes)
+        clear = self.fine is None or self.settings.fetched_by == "clear"
+        first = self._ranked(fine=not clear)
         # asked for by rising handle: the host does not see which was nearest
-        positions = np.sort(self._ranking.nearest(query, shortlist))
+        positions = np.sort(first.nearest(query, shortlist))
         fetched = self._fetched(positions)
         places: Sequence[int] = range(len(positions))
         if where is not None:
             places = [row for row in places if where(self._document(self._plain(fetched, row)))]
+        elif clear and self.fine is not None:
+            fetched.touch()
+            most = max(LEAST_SHORTLIST * k, math.ceil(OPENED * len(positions)))
+            best = self._ranked(fine=True).nearest(query, most, positions)
+            places = np.searchsorted(positions, np.sort(best)).tolist()
         scores = exact_scores(self._vectors(fetched, places), query, self.settings.metric)
         best = largest(scores, k)
         best = best[np.argsort(-scores[best], kind="stable")]
@@ -125,6 +128,20 @@ class StoreSearching(StoreReading):
             Hit(self._document(self._plain(fetched, places[row])), float(scores[row]))
             for row in best.tolist()
         )
+
+    def _ranked(self, *, fine: bool) -> CodeRanking:
+        """Return what ranks by the finer codes, or by those in the clear."""
+        if fine not in self._rankings:
+            metric, held = self.settings.metric, self._heading.fine
+            if fine:
+                assert self.fine is not None
+                assert held is not None
+                found = CodeRanking(self.fine, metric, held.astype(np.int64))
+            else:
+                codes = self._columns.codes.astype(np.int64)
+                found = self.backend.ranking(self.codec, metric, codes)
+            self._rankings[fine] = found
+        return self._rankings[fine]
 
     def _vectors(self, fetched: FetchedRows, places: Sequence[int]) -> Rows:
         """Return the exact vectors of documents, whose other bytes are not kept."""

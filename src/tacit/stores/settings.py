@@ -20,7 +20,9 @@ class StoreSettings:
         buckets: Bytes that a document (text, id, metadata and person as JSON) is padded to, rising;
             which of them it is, is told.
         rows_per_person: T, documents that are ever added about one person at most.
-        shortlist: Share of the documents that a search opens, unless it is asked for another.
+        shortlist: Share of the documents that a search fetches, unless it is asked for another.
+        fetched_by: Which codes say what a search fetches, where finer ones are sealed: by the clear
+            ones, what a host sees of searches tells nothing of a document beyond its code.
 
     Example:
         >>> StoreSettings(buckets=(4096,))
@@ -31,6 +33,7 @@ class StoreSettings:
     buckets: tuple[int, ...] = BUCKETS
     rows_per_person: Count = 1
     shortlist: Annotated[float, Within(0, 1, ends="(]")] = 0.05
+    fetched_by: Literal["fine", "clear"] = "fine"
 
     def _together(self) -> None:
         if not self.buckets:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
@@ -182,6 +182,24 @@ class ResidualCodebook(Codec):
             calibration=len(rows),
             least_cell=how.least_cell,
         )
+
+    def first(self, count: int) -> ResidualCodebook:
+        """Return the codebook of the first stages, whose codes have fewer bits.
+
+        Args:
+            count: stages that it has.
+
+        Raises:
+            ValueError: there are fewer.
+
+        Example:
+            >>> rows = torch.randn(900, 6, generator=torch.Generator().manual_seed(0))
+            >>> book = ResidualCodebook.fit(rows, ResidualFit(stages=3, size=8), rng=0)
+            >>> book.first(2).kept_bits
+            6.0
+        """
+        integer("count", count, minimum=1, maximum=len(self.stages))
+        return replace(self, stages=self.stages[:count])
 
     def encode(self, states: ArrayLike) -> Codes:
         """Return the codes of vectors (n, d), (n, m), by a search that keeps B sums."""

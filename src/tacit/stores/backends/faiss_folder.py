@@ -19,10 +19,12 @@ INDEX = "codes-{}.faiss"
 
 
 class FaissBackend(FolderBackend):
-    """A ``FolderBackend`` whose first stage is an index of FAISS over the codes, in a file.
+    """A ``FolderBackend`` whose codes are in an index of FAISS too, in a file.
 
     Row i of the index is the document of the i-th handle, by rising handle. Whatever reads an
-    index of FAISS reads it; it holds the codebook's centroids and the codes.
+    index of FAISS reads it; it holds the codebook's centroids and the codes. It is the first stage
+    by dot product and distance; by the cosine codes are ranked by their directions, which it has
+    not.
 
     Args:
         path: the folder, made when something is written.
@@ -49,8 +51,8 @@ class FaissBackend(FolderBackend):
 
     def ranking(self, codec: Codec, metric: str, codes: Codes) -> CodeRanking:
         return (
-            _FaissRanking(self._index(codes))
-            if len(codes)
+            _FaissRanking(self._index(codes), metric)
+            if len(codes) and metric != "cosine"
             else super().ranking(self._codec, self._metric, codes)
         )
 
@@ -92,15 +94,24 @@ class FaissBackend(FolderBackend):
 
 
 class _FaissRanking(CodeRanking):
-    def __init__(self, index: Any) -> None:
-        self._found = index
+    def __init__(self, index: Any, metric: str) -> None:
+        self._found, self._metric = index, metric
 
-    def scores(self, query: npt.NDArray[np.float32]) -> Scores:
+    def scores(
+        self, query: npt.NDArray[np.float32], among: npt.NDArray[np.intp] | None = None
+    ) -> Scores:
         near, rows = self._found.search(query[None], self._found.ntotal)
         scores = np.empty(self._found.ntotal, np.float32)
         scores[rows[0]] = near[0] if self._found.metric_type == 0 else -near[0]
-        return scores
+        return scores if among is None else scores[among]
 
-    def nearest(self, query: npt.NDArray[np.float32], count: int) -> npt.NDArray[np.intp]:
+    def nearest(
+        self,
+        query: npt.NDArray[np.float32],
+        count: int,
+        among: npt.NDArray[np.intp] | None = None,
+    ) -> npt.NDArray[np.intp]:
+        if among is not None:
+            return super().nearest(query, count, among)
         rows: npt.NDArray[np.intp] = self._found.search(query[None], count)[1][0]
         return rows[rows >= 0]
