@@ -2,6 +2,7 @@
 
 import json
 import math
+import resource
 import subprocess
 import sys
 from dataclasses import replace
@@ -30,6 +31,7 @@ from tacit.hidden_states.codebooks.proof import proof  # noqa: E402
 from tacit.hidden_states.codebooks.release import guarantees_of  # noqa: E402
 from tacit.ledger import Ledger  # noqa: E402
 from tacit.releases import load, open_vectors, vectors  # noqa: E402
+from tests.forks import forked  # noqa: E402
 
 ROWS = np.random.default_rng(0).normal(size=(1000, 8)).astype(np.float32)
 
@@ -206,6 +208,20 @@ def test_files_that_are_not_vectors_are_refused(plain, tmp_path):
     np.save(tmp_path / "narrow.npy", ROWS[:, :5])
     with pytest.raises(ValueError, match="8 columns"):
         prepare_codes(plain, open_vectors("states", tmp_path / "narrow.npy"))
+
+
+def test_a_npy_head_of_gigabytes_is_refused(tmp_path):
+    (tmp_path / "head.npy").write_bytes(b"\x93NUMPY\x02\x00" + b"\xff" * 4 + b"{}")
+
+    def read():
+        # less than what the head says that it is long
+        held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (held + 2**30, held + 2**30))
+        with pytest.raises(ValueError, match=r"not a \.npy"):
+            open_vectors("states", tmp_path / "head.npy")
+
+    done = forked(read)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_bad_parquet_file_is_refused(tmp_path):

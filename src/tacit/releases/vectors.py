@@ -302,8 +302,8 @@ def open_npy(name: str, path: Path) -> StoredRows:
             offset = stream.tell()
     except OSError as error:
         raise ValueError(f"{name}: cannot read {path} ({error.strerror})") from None
-    except (ValueError, TokenError, SyntaxError):
-        # a header that NumPy takes for one of Python 2 is tokenised first
+    except (ValueError, TokenError, SyntaxError, MemoryError):
+        # one that NumPy takes for Python 2 is tokenised first; one may say that it is gigabytes
         raise ValueError(f"{name}: {path} is not a .npy file") from None
     if len(shape) != 2 or dtype.hasobject or dtype.names is not None:
         raise ValueError(f"{name}: expected numbers of shape (n, d), got {dtype} of shape {shape}")
