@@ -265,6 +265,26 @@ def test_a_process_that_dies_at_any_moment_leaves_the_old_store_or_the_new(tmp_p
     assert done.stdout.strip() == "whole", done.stderr[-3000:]
 
 
+def test_an_index_is_of_the_documents_that_it_is_read_with(tmp_path, monkeypatch):
+    writer = filled(PLACES["faiss"](tmp_path))
+    columns, before = FolderBackend.columns, [1]
+
+    def written_between(self, sizes):
+        # another process writes after the documents were read, before their index is
+        found = columns(self, sizes)
+        if before:
+            before.clear()
+            writer.add(documents(2, 100), vectors(2, 3))
+        return found
+
+    monkeypatch.setattr(FolderBackend, "columns", written_between)
+    assert len(SealedStore(book(), KEY, PLACES["faiss"](tmp_path))) == COUNT + 2
+    (index,) = (tmp_path / "notes").glob("*.faiss")
+    index.unlink()
+    with pytest.raises(ValueError, match=r"^store: its manifest names .*faiss, which is missing$"):
+        SealedStore(book(), KEY, PLACES["faiss"](tmp_path))
+
+
 def test_a_key_that_has_sealed_all_it_may_seals_no_more(tmp_path, monkeypatch):
     from tacit.stores import opening, sealing
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tacit.hidden_states import Codec, faiss_index, packed_codes
 from tacit.hidden_states.codebooks.certificates import Codes
-from tacit.stores.backends.base import ClearColumns
+from tacit.stores.backends.base import ChangedError, ClearColumns
 from tacit.stores.backends.folder import FolderBackend
 from tacit.stores.ranking import CodeRanking, Scores
 
@@ -44,9 +44,8 @@ class FaissBackend(FolderBackend):
     def columns(self, sizes: tuple[int, ...]) -> ClearColumns:
         """As ``Backend.columns``; an index of other codes is refused."""
         found = super().columns(sizes)
-        names = (self._manifest() or {"beside": []})["beside"]
-        if len(found) and names:
-            self._read(self.path / names[0], found.codes)
+        if len(found) and self._named:
+            self._read(self.path / self._named[0], found.codes)
         return found
 
     def ranking(self, codec: Codec, metric: str, codes: Codes) -> CodeRanking:
@@ -87,6 +86,9 @@ class FaissBackend(FolderBackend):
             index: Any = faiss.read_index(str(place))
             held = faiss.vector_to_array(index.codes).reshape(index.ntotal, -1)
         except (RuntimeError, AttributeError, ValueError):
+            if not place.exists():
+                # another process has committed since the manifest was read, or the file is lost
+                raise ChangedError(f"store: its manifest names {place}, which is missing") from None
             raise ValueError(f"store: {place} is cut off or no index of codes") from None
         expected = packed_codes(codes.astype(np.int64), self._codec.bits)
         if not np.array_equal(held, expected):

@@ -57,6 +57,8 @@ class FolderBackend(Backend):
         self._parts: list[_Part] = []
         self._where: tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]] | None = None
         self._sizes: tuple[int, ...] = ()
+        # files beside the parts that were read last
+        self._named: list[str] = []
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r})"
@@ -75,8 +77,8 @@ class FolderBackend(Backend):
         return about.st_ino, about.st_mtime_ns, about.st_size
 
     def columns(self, sizes: tuple[int, ...]) -> ClearColumns:
-        content = self._manifest() or {"parts": []}
-        self._sizes = sizes
+        content = self._manifest() or {"parts": [], "beside": []}
+        self._sizes, self._named = sizes, content["beside"]
         self._parts = [self._opened(name, sizes) for name in content["parts"]]
         whole = ClearColumns.joined([part.columns for part in self._parts], sizes)
         lengths = [len(part.columns) for part in self._parts]
