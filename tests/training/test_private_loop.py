@@ -271,6 +271,8 @@ def test_a_cache_of_positions_may_grow():
             super().__init__()
             self.inner = network()
             self.register_buffer("places", torch.arange(2.0), persistent=False)
+            # what is never filled in is no change
+            self.register_buffer("unused", torch.tensor([torch.nan]), persistent=False)
 
         def forward(self, inputs):
             self.register_buffer("places", torch.arange(6.0), persistent=False)
@@ -345,6 +347,7 @@ def test_a_loader_that_draws_by_another_law_is_refused():
         (LoopSettings(person=People(of=[1, 2])), "whose each of 24 records"),
         (LoopSettings(person=People(of=[None, *"abcdefghijklmnopqrstuvw"])), "missing"),
         (LoopSettings(person=People(of=[float("nan"), *range(23)])), "missing"),
+        (LoopSettings(person=People(of=[float("nan"), *"abcdefghijklmnopqrstuvw"])), "missing"),
         (
             LoopSettings(
                 person=People(of=range(24), most=2, drawn="records"), sampling=RandomAllocation()

@@ -61,7 +61,7 @@ class FetchedRows:
         """Read from every page of every document: a host of mapped files sees which are read."""
         for one in self.sealed:
             bytes(one[::PAGE])
-            one[-1:]
+            bytes(one[-1:])
 
 
 class Seals:

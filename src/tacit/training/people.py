@@ -92,7 +92,9 @@ class People:
         Raises:
             ValueError: another number of records, or a record of nobody.
         """
-        names = np.asarray(self.of)
+        # of a list each as it is: beside words NaN would be a word, and 1 the same as "1"
+        listed = isinstance(self.of, (list, tuple))
+        names = np.asarray(self.of, dtype=object if listed else None)
         if names.shape != (count,):
             raise ValueError(f"of: expected whose each of {count} records is, got {names.shape}")
         try:

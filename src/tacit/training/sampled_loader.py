@@ -294,9 +294,10 @@ def _check_stream(loader: DataLoader[Any], settings: LoopSettings) -> tuple[int,
             "the account rests on it, got none"
         )
     if settings.sampling != FixedOrder(shuffled=False) or settings.person is not None:
+        beside = "" if settings.person is None else " with a person"
         raise ValueError(
             "sampling: expected FixedOrder(shuffled=False) and no person of a stream, whose "
-            f"records come as they come and no coin draws, got {shown(settings.sampling)}"
+            f"records come as they come and no coin draws, got {shown(settings.sampling)}{beside}"
         )
     if loader.num_workers > 0 or Workers().size > 1:
         raise ValueError(

@@ -49,7 +49,9 @@ class Still:
         for name, (buffer, version) in self._passing.items():
             # a cache of positions may grow, or be made again as it was
             made, _ = now.get(name, (buffer, version))
-            same = made.shape != buffer.shape or torch.equal(made.to(buffer), buffer)
+            same = (
+                made is buffer or made.shape != buffer.shape or torch.equal(made.to(buffer), buffer)
+            )
             if buffer._version != version or not same:
                 raise ValueError(
                     f"model: the buffer {name} changes in the forward pass, and what it learns of "
