@@ -266,6 +266,10 @@ def test_what_is_not_answered_is_refused_by_its_name(sql, frames):
     ("declared", "message"),
     [
         ({"levels": {"city": ()}}, "levels: expected values of 'city', got none"),
+        ({"levels": {"city": 5}}, "levels: expected values of 'city', got 5"),
+        ({"levels": {5: ("Bern",)}}, "levels: expected names of columns, got 5"),
+        ({"bounds": {"spent": (0, 1, 2)}}, "bounds: expected lowest and highest of 'spent'"),
+        ({"bounds": {"spent": "any"}}, "bounds: expected lowest and highest of 'spent', or auto"),
         ({"levels": {"city": ("Bern",), "CITY": ("Oslo",)}}, "levels: .* got 'CITY' twice"),
         ({"bounds": {"spent": (0, 1), "Spent": (0, 2)}}, "bounds: .* got 'Spent' twice"),
     ],

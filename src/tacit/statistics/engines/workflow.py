@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tacit._ground.checks import RandomSource
+from tacit._ground.reprs import shown
 from tacit.releases.promises import AUTO, Effort, Table
 from tacit.releases.release import Release
 from tacit.statistics.caps import caps_of
@@ -263,14 +264,13 @@ def _declared(
             raise ValueError(f"{argument}: expected them by the names of columns, got another")
         seen: set[str] = set()
         for name, held in (given or {}).items():
+            _check_values(argument, name, held)
             if name.lower() in seen:
                 raise ValueError(
                     f"{argument}: expected each column once, whatever its capitals, got {name!r} "
                     "twice"
                 )
             seen.add(name.lower())
-            if not len(held):
-                raise ValueError(f"{argument}: expected values of {name!r}, got none")
             if _is_of(name, there):
                 continue
             if others is None:
@@ -289,6 +289,21 @@ def _declared(
         if (low, high) != unknown and not -np.inf < low < high < np.inf:
             raise ValueError(f"bounds: expected lowest < highest for {name!r}, got {low}, {high}")
     return bounds, promise.declared_levels or {}
+
+
+def _check_values(argument: str, name: Any, held: Any) -> None:
+    """Refuse what declares nothing of a column."""
+    if not isinstance(name, str):
+        raise ValueError(f"{argument}: expected names of columns, got {shown(name)}")
+    many = len(held) if hasattr(held, "__len__") else None
+    if not many:
+        got = shown(held) if many is None else "none"
+        raise ValueError(f"{argument}: expected values of {name!r}, got {got}")
+    ends = held == AUTO if isinstance(held, str) else many == 2
+    if argument == "bounds" and not ends:
+        raise ValueError(
+            f"bounds: expected lowest and highest of {name!r}, or {AUTO}, got {shown(held)}"
+        )
 
 
 def _is_of(name: str, tables: Mapping[str, TableThere]) -> bool:
