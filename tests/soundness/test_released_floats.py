@@ -391,3 +391,14 @@ def test_sums_of_many_coordinates_are_those_of_each():
         here = slice(place, place + 1)
         assert whole[place] == publish_sum(value[here], noise[here], deviations[here])[0]
     assert publish_sum(value[:0], noise[:0], 1.0).shape == (0,)
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_sum_near_the_largest_double_stays_one(others):
+    # the nearest point of the grid is no double; what stands beside it changes nothing
+    largest, deviation = np.finfo(float).max, 2.0**1000
+    half = float(grid_of(np.array(deviation), np.array(deviation))) / 2
+    value = np.array([largest, -largest, *[half] * others])
+    found = publish_sum(value, np.zeros(len(value)), deviation)
+    assert found[:2].tolist() == [largest, -largest]

@@ -183,7 +183,9 @@ def _nearest(value: Array, noise: Array, grid: Array) -> Array:
         # where no half is to be decided, and doubles are finer than the grid, it is the nearest
         halves = max(units.max(initial=0.0), -units.min(initial=0.0))
         largest = max(whole.max(initial=0.0), -whole.min(initial=0.0))
-        if halves < 0.5 and largest < EXACT_INTEGERS:
+        # what is rounded beyond the largest double is cut below
+        most = min(EXACT_INTEGERS, LARGEST_DOUBLE / float(spacing.max(initial=0.0) or 1.0))
+        if halves < 0.5 and largest < most:
             whole *= spacing
             # Adding 0.0 leaves zero one sign.
             whole += 0.0
