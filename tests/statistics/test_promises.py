@@ -2,21 +2,29 @@
 
 import functools
 import json
+from dataclasses import replace
 from importlib import import_module
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
 from tacit import Draw, Effort, Ledger, Rows, Table, check_release, load
-from tacit._ground.values import is_value
+from tacit._ground.values import Positive, is_value, value
+from tacit.cli.statistic.commands import read_pool
+from tacit.cli.tables import PoolFlags
 from tacit.gate import Policy
+from tacit.guarantees import GaussianDP
 from tacit.releases import Release
+from tacit.releases.promises import Bounds
 from tacit.releases.strength import gaussian_mu, success_of
 from tacit.report import render_report
 from tacit.statistics import Query, pairs, prepare, privatize, queries
+from tacit.statistics.bounded import workflow as bounded
 from tacit.statistics.cost import frame_of
 from tacit.statistics.promises import PROMISES as KEPT
+from tacit.statistics.promises import Keeping
 from tacit.statistics.sessions.questions import Questions
 
 BOUNDS = {"x0": (-4.0, 4.0), "x1": (-4.0, 4.0)}
@@ -33,13 +41,61 @@ QUIET = Effort(trials=0)
 QUICK = Effort(trials=50)
 
 
+@value
+class Couple:
+    """That two records are in the table is hidden.
+
+    Args:
+        mu: μ of both.
+        bounds: of every column.
+    """
+
+    word: ClassVar[str] = "couple"
+
+    mu: Positive
+    bounds: Bounds
+
+    @property
+    def of_one(self):
+        return Table(mu=self.mu / 2.0, bounds=self.bounds)
+
+
+# a room of its own: what is hidden of two is hidden of one at half of μ
+KEEPING = Keeping(
+    prepare=lambda request: bounded.prepare(replace(request, promise=request.promise.of_one)),
+    counts=lambda request: GaussianDP,
+    looks=False,
+    fewest=0,
+)
+
+
+def test_a_promise_of_another_room_that_hides_the_table_reads_as_table_does(monkeypatch, tmp_path):
+    monkeypatch.setitem(KEPT, Couple, __name__)
+    promise = Couple(mu=1.0, bounds={"age": (0.0, 100.0)})
+    path = tmp_path / "people.csv"
+    # whether a row can be read is hidden with the row, and refuses nothing
+    path.write_text("age\n30\n50\nforty\n\n-inf\n")
+    pools = [
+        read_pool(str(path), "mean", None, PoolFlags(), one) for one in (promise, promise.of_one)
+    ]
+    gaps = np.array([[30.0], [50.0], [np.nan]])
+    found = [
+        prepare("mean", pool, one, QUIET, columns=["age"]).expected
+        for pool, one, _ in (*pools, (gaps, promise, None), (gaps, promise.of_one, None))
+    ]
+    assert pools[0][0].rows.tolist() == pools[1][0].rows.tolist()
+    assert found[0] == found[1]
+    assert found[2] == found[3]
+
+
 @pytest.mark.parametrize("promise", KEPT)
 def test_a_line_of_the_promises_says_all_that_is_kept(promise):
     assert is_value(promise)
     assert [one.word for one in KEPT].count(promise.word) == 1
     keeping = import_module(KEPT[promise]).KEEPING
-    module, _, name = keeping.session.partition(":")
-    assert issubclass(getattr(import_module(module), name), Questions)
+    if keeping.session is not None:
+        module, _, name = keeping.session.partition(":")
+        assert issubclass(getattr(import_module(module), name), Questions)
 
 
 def release(promise, query="mean+std", effort=QUICK, **options):

@@ -23,7 +23,7 @@ from tacit.statistics.gaps import (
     read_places,
     without_gaps,
 )
-from tacit.statistics.promises import SMALLEST_POOL
+from tacit.statistics.promises import SMALLEST_POOL, declared_levels, hides_table
 from tacit.statistics.queries.language import columns_read, keys_read
 from tacit.statistics.queries.statistic import Columns
 from tacit.statistics.tables.cells import level_places, value_of
@@ -153,7 +153,7 @@ class Pool:
         """
         if isinstance(pool, Pool):
             return pool
-        person, hidden = getattr(promise, "person", None), isinstance(promise, Table)
+        person, hidden = getattr(promise, "person", None), hides_table(promise)
         sought, seekable = None, ()
         if person is not None:
             sought = sought_key(query, promise, target, getattr(pool, "categories", {}))
@@ -200,11 +200,12 @@ class Pool:
                 stays = whole[caps.kept(persons[whole], names, list(held.values()), keys)]
                 rows = rows[stays]
                 persons = np.unique(persons[stays], return_inverse=True)[1].reshape(-1)
+            replaced = getattr(promise, "adjacency", None) is Adjacency.REPLACE
             rows, persons = without_gaps(
                 rows,
                 persons,
                 read_places(labels, None if query is None else columns_read(query, target)),
-                nothing if person is None and promise.adjacency is Adjacency.REPLACE else None,
+                nothing if person is None and replaced else None,
                 known.dropped if isinstance(known, DataTable) else 0,
             )
         return Pool(
@@ -539,9 +540,8 @@ def open_pool(
     Raises:
         ValueError: a frame that cannot be read, or words for a column that is none of texts.
     """
-    person, hidden = getattr(promise, "person", None), isinstance(promise, Table)
-    levels = promise.declared_levels if hidden else getattr(promise, "levels", None)
-    words, numbers = _split_words(levels)
+    person, hidden = getattr(promise, "person", None), hides_table(promise)
+    words, numbers = _split_words(declared_levels(promise))
     if hasattr(pool, "__arrow_c_stream__"):
         from tacit.statistics.tables.reading import NO_COLUMN, read_table
 

@@ -33,7 +33,8 @@ class Keeping:
         session: ``module:class`` of what answers the questions of a session under it; None where
             there is no session.
         looks: whether names, noise and pairs may depend on the rows, which an attacker may then
-            know but for the draw; else they follow from what was declared.
+            know but for the draw; else they follow from what was declared, and a row that cannot
+            be read is left out and refuses nothing.
         fewest: rows at least.
     """
 
@@ -54,3 +55,13 @@ def keeping_of(promise: Any) -> Keeping:
     rooms = {**PROMISES, **OF_PEOPLE} if getattr(promise, "person", None) else PROMISES
     found: Keeping = import_module(rooms[type(promise)]).KEEPING
     return found
+
+
+def hides_table(promise: Any) -> bool:
+    """Return whether it is hidden that a row is in the table, so that reading tells of none."""
+    return not keeping_of(promise).looks
+
+
+def declared_levels(promise: Any) -> Any:
+    """Return the categories that a promise declares, but for those that are to be found."""
+    return getattr(promise, "declared_levels", getattr(promise, "levels", None))

@@ -23,7 +23,7 @@ from tacit.cli.publishing import (
 from tacit.cli.statistic.asking import QueryFlags, find_beside
 from tacit.cli.tables import Data, PoolFlags, split_names
 from tacit.releases.promises import Effort, Promise, Rows, Table
-from tacit.statistics.promises import PROMISES, keeping_of
+from tacit.statistics.promises import PROMISES, declared_levels, hides_table, keeping_of
 
 if TYPE_CHECKING:
     from tacit.releases import Release
@@ -159,7 +159,7 @@ def read_pool(
 
     person = getattr(promise, "person", None)
     # whether one row can be read is hidden with the table, and decides nothing
-    lenient = isinstance(promise, Table)
+    lenient = hides_table(promise)
     missing = reading.missing or (LENIENT if lenient else "refuse")
     # numbers are held by declared bounds, infinite ones too
     reading = replace(reading, missing=BOUNDED if lenient and missing == LENIENT else missing)
@@ -175,9 +175,7 @@ def read_pool(
             data,
             query,
             target,
-            promise.declared_levels
-            if isinstance(promise, Table)
-            else getattr(promise, "levels", None),
+            declared_levels(promise),
             paired_by,
             person,
             sought,
