@@ -53,6 +53,31 @@ def test_both_peaks_are_integrated(rank: int, dim: int, noise: float) -> None:
     np.testing.assert_allclose(slope, (ends[1] - ends[0]) / (2 * step), rtol=1e-3, atol=1e-2)
 
 
+@pytest.mark.parametrize(("dim", "rank", "noise"), [(40, 1, 1.0), (100, 4, 0.3), (1000, 8, 0.3)])
+def test_the_valley_is_where_the_law_of_the_length_has_its_least(
+    dim: int, rank: int, noise: float
+) -> None:
+    rng = np.random.default_rng(0)
+    along, across = np.exp(rng.uniform(-3, 6, 600)), np.exp(rng.uniform(-4, 9, 600))
+    found = ColumnDensity(dim, rank, noise)._valley(along, across)
+    # ln p(y | t) p(ln t) on a grid of ln t, but for what does not depend on t
+    logs = np.linspace(-12.0, 12.0, 2401)
+    lengths = np.exp(logs)
+    variance = noise**2 + lengths / rank
+    given = (
+        rank / 2 * (logs - lengths)
+        - (along[:, None] - lengths) ** 2 / (2 * noise**2)
+        - across[:, None] ** 2 / (2 * variance)
+        - (dim - 1) / 2 * np.log(variance)
+    )
+    rises = np.diff(given) > 0
+    least = ~rises[:, :-1] & rises[:, 1:]
+    assert least.any()
+    np.testing.assert_array_equal(np.isfinite(found), least.any(axis=1))
+    row, place = np.nonzero(least)
+    np.testing.assert_allclose(found[row], logs[place + 1], atol=0.02)
+
+
 def test_where_y_is_likely_all_digits_hold() -> None:
     rng = np.random.default_rng(5)
     for rank, dim, noise in ((1, 2, 0.1), (1, 20, 0.5), (3, 10, 2.0), (5, 45, 0.02)):

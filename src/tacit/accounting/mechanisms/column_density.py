@@ -31,7 +31,7 @@ STRIDE = 8
 BLOCK = 256
 # Of a peak, so that a step is no zero.
 LEAST_WIDTH = 1e-12
-# Ranges of a search, each more than e^-50 of the mass needs: ln t from −30 − 120/r to that of ten
+# Ranges of a search; outside each of them is less than e^-50 of the mass: ln t from −30 − 120/r to that of ten
 # times every length there is, and 100/r; noise in 11 standard deviations; ξ to 20 + 60/(d − 1).
 LOW_LOG, LOW_LOG_BY_RANK, LENGTHS, LENGTH_BY_RANK = -30.0, -120.0, 10, 100.0
 NOISE_REACH, PLACE_REACH, PLACE_REACH_BY_DIM = 11, 20.0, 60.0
@@ -187,12 +187,13 @@ class ColumnDensity:
         """Return ln t between two peaks of p(y | t) p(ln t), (n,), to rounding; NaN where one is.
 
         With a = vᵀy, c² = R² − a² and q = rs² the derivative in ln t is zero where
-        (t² + (s² − a)t − q/2)(t + q)² + (d − 1)(s²/2)t(t + q) − c²(q/2)t = 0: once or thrice.
+        (t² + (q/2 − a)t − q/2)(t + q)² + (d − 1)(s²/2)t(t + q) − c²(q/2)t = 0: once or thrice.
         """
         square = self.noise**2
         pole = self.rank * square
-        # (t² + linear t + constant)(t + pole)² + more t (t + pole) − less t, as powers of t
-        linear, constant = square - along, np.full(along.shape, -pole / 2)
+        # −s²(t + q)² times the derivative of `_log_given`: (t² + linear t + constant)(t + pole)² +
+        # more t (t + pole) − less t, as powers of t
+        linear, constant = pole / 2 - along, np.full(along.shape, -pole / 2)
         more, less = (self.dim - 1) * square / 2, across**2 * pole / 2
         quartic = np.stack(
             [

@@ -24,7 +24,7 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 TAIL_ROUNDING = 3e-13
 # Of Student's distribution function: 9.3e-14 at most against 40 digits, for 1 to 1,000 degrees.
 STUDENT_SLACK = 1e-12
-# θ where cos^{r−1} θ is below e^−85 is left out: 1e-35 is more.
+# θ where cos^{r−1} θ is below e^−85 is left out: less than the 1e-35 of `quadrature_up`.
 LOG_NEGLIGIBLE = 85.0
 # A tail below e^−640 is soon no float; it is computed in logarithms where e^ε times it may count.
 LOG_DIRECT, LOG_COUNTS = -640.0, 580.0
