@@ -31,8 +31,9 @@ STRIDE = 8
 BLOCK = 256
 # Of a peak, so that a step is no zero.
 LEAST_WIDTH = 1e-12
-# Ranges of a search; outside each of them is less than e^-50 of the mass: ln t from −30 − 120/r to that of ten
-# times every length there is, and 100/r; noise in 11 standard deviations; ξ to 20 + 60/(d − 1).
+# Ranges of a search; outside each of them is less than e^-50 of the mass: ln t from −30 − 120/r to
+# that of ten times every length there is, and 100/r; noise in 11 standard deviations; ξ to
+# 20 + 60/(d − 1).
 LOW_LOG, LOW_LOG_BY_RANK, LENGTHS, LENGTH_BY_RANK = -30.0, -120.0, 10, 100.0
 NOISE_REACH, PLACE_REACH, PLACE_REACH_BY_DIM = 11, 20.0, 60.0
 # Width of the nodes of R, as a share of the way to the nearer end.
