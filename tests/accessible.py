@@ -10,6 +10,8 @@ from tacit.pages.terms import TERMS
 
 VOID = {"meta", "link", "input", "br", "hr", "img", "col", "source", "wbr"}
 LABELLED = ("aria-labelledby", "aria-describedby", "for")
+# Pixels of a letter of a figure, on average.
+LETTER = 6.5
 # Contrast that WCAG 2.1 asks of text, and of parts of a figure.
 TEXT, PARTS = 4.5, 3.0
 
@@ -87,6 +89,21 @@ def faults(html: str) -> list[str]:
         scrolls = held.get("class") in ("scroll", "copy")
         if scrolls and not (held.get("tabindex") == "0" and held.get("aria-label")):
             told.append(f"{tag}.{held['class']} is not reached by the keyboard")
+    return told
+
+
+def cut_off(html: str) -> list[str]:
+    """Return the labels of figures that stand out of their drawing, where paper cuts them."""
+    told, width = [], 0.0
+    for tag, held, words in Page(html).found:
+        if tag == "svg" and "viewbox" in held:
+            width = float(held["viewbox"].split()[2])
+        if tag == "text":
+            label, x = "".join(words), float(held["x"])
+            shift = {"start": 0.0, "middle": 0.5, "end": 1.0}[held["text-anchor"]]
+            start = x - shift * LETTER * len(label)
+            if start < 0 or start + LETTER * len(label) > width:
+                told.append(label)
     return told
 
 

@@ -13,7 +13,7 @@ from tacit.releases import Provenance, Release
 from tacit.report import ledger_report, render_certificate, render_report
 from tacit_lab.comparison import compare
 from tacit_lab.comparison.page import render_comparison
-from tests.accessible import COLOURS, contrasts, faults
+from tests.accessible import COLOURS, contrasts, cut_off, faults
 from tests.releases.files import MAKERS, real
 
 LARGEST = 300_000
@@ -27,6 +27,7 @@ def test_a_report_and_its_certificate(name: str) -> None:
         pages.append(render_certificate(release))
     for page in pages:
         assert faults(page) == []
+        assert cut_off(page) == []
         assert len(page.encode()) <= LARGEST
 
 
@@ -38,6 +39,7 @@ def test_the_page_of_a_ledger_and_of_a_comparison(tmp_path: Path) -> None:
     pages = [ledger_report(book).to_html(by) for by in ("secret", "month")]
     for page in [*pages, render_comparison(found, Provenance(command="tacit"))]:
         assert faults(page) == []
+        assert cut_off(page) == []
         assert len(page.encode()) <= LARGEST
 
 
@@ -53,5 +55,8 @@ def test_text_stands_out_on_screens_light_and_dark_and_on_paper(package: str, sh
 def test_what_is_missing_is_found() -> None:
     page = "<html><body><h1>a</h1><h3></h3><svg></svg><th>x</th><input name='q'></body></html>"
     assert len(faults(page)) >= 7
+    drawn = '<svg viewBox="0 0 100 9"><text x="90" y="1" text-anchor="{}">a label</text></svg>'
+    assert cut_off(drawn.format("end")) == []
+    assert cut_off(drawn.format("start")) == ["a label"]
     css = ":root { --page: #fff; --ink: #999; }"
     assert contrasts(css)["block 0", "ink"] < COLOURS["ink"]

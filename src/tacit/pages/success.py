@@ -66,8 +66,13 @@ def success_figure(plot: SuccessPlot, *, width: int) -> Markup:
             parts.append(draw.text(name, left, y - 28, "measured-text"))
             parts.append(draw.text(spread, left, y - 12, "quiet"))
         else:
-            parts.append(draw.text(name, left - 16, y - 3, "measured-text", "end"))
-            parts.append(draw.text(spread, left - 16, y + 13, "quiet", "end"))
+            # an interval too long for the margin stands on a line of its own
+            cut = len(spread) * CHARACTER > left - 16
+            said = spread.replace(" [", "\n[").splitlines() if cut else [spread]
+            for line, words in enumerate([name, *said]):
+                height = y + 5 - 8 * len(said) + 16 * line
+                kind = "quiet" if line else "measured-text"
+                parts.append(draw.text(words, left - 16, height, kind, "end"))
     below = textwrap.wrap(f"{question(plot.task)}: guessed right", int((width - 28) / CHARACTER))
     for index, words in enumerate(below):
         parts.append(draw.text(words, width - 16, bottom + 38 + 16 * index, "quiet", "end"))
@@ -87,9 +92,11 @@ def _range(plot: SuccessPlot) -> tuple[float, float]:
 
 def _percent_ticks(scale: Scale, y: float, count: int) -> list[Markup]:
     span = scale.high - scale.low
-    rough = span / count
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
+    power = 10.0 ** math.floor(math.log10(span / count))
+    # at most ``count`` steps, more where fewer than three marks would be left
+    steps = [power * factor for factor in (0.5, 1, 2, 5, 10)]
+    place = next(index for index, one in enumerate(steps) if one >= span / count)
+    step = steps[place if span / steps[place] >= 2.5 or place == 0 else place - 1]
     digits = max(0, -math.floor(math.log10(step * 100) + 1e-9))
     first = math.ceil(scale.low / step - 1e-9)
     parts = []

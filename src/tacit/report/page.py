@@ -116,6 +116,7 @@ def _attacks(release: Release[Any]) -> Markup | None:
         words = attack_words(release, attack)
         if attack.worst is not None:
             words += f"; worst record {plus_minus(attack.worst)}"
+        words = words.replace(" ± ", "\u00a0±\u00a0")
         prior = "" if attack.prior is None else share_nearest(attack.prior)
         cells = [attack.name, attack.task, words, *([prior] if blind else [])]
         rows.append([*cells, f"{attack.trials:,}"])
@@ -126,7 +127,7 @@ def _use(release: Release[Any]) -> Markup | None:
     if not release.use:
         return None
     rows = [(use.name, use_words(release, use.name), use.better) for use in release.use]
-    return table("use", ("measured", "value and interval", "better when"), rows)
+    return table("use", ("measured", "value and interval", "better when"), rows, "numbers")
 
 
 def _said(release: Release[Any]) -> list[tuple[list[str], str]]:

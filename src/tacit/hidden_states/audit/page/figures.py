@@ -25,6 +25,8 @@ LABEL_WIDTH, LABEL_HEIGHT, MARK_WIDTH = 34.0, 10.0, 20.0
 MOST_LETTERS = 34
 # radius around the recommended release
 RING = 10.0
+# decades of candidates between two numbers under an axis
+APART = 0.35
 
 
 def map_figure(audit: Audit, *, width: int) -> Markup:
@@ -50,13 +52,15 @@ def map_figure(audit: Audit, *, width: int) -> Markup:
     for point in read:
         if point.bound is None:
             parts += _measured_mark(point, across, up)
-    bounded = [point for point in read if point.bound is not None]
-    parts += _bound_marks(sorted(bounded, key=lambda p: p.agreement.value), across, up)
     chosen = audit.recommendation.point
+    ring = None
     if chosen in read and chosen is not None:
         height = chosen.best_attack.top1.value if chosen.bound is None else chosen.bound
-        parts.append(draw.circle("chosen", across(chosen.agreement.value), up(height), RING))
-    key = _key(left, bottom + 62, narrow, protocol, chosen in read)
+        ring = (across(chosen.agreement.value), up(height))
+        parts.append(draw.circle("chosen", *ring, RING))
+    bounded = [point for point in read if point.bound is not None]
+    parts += _bound_marks(sorted(bounded, key=lambda p: p.agreement.value), across, up, ring)
+    key = _key(left, bottom + 62, narrow, audit, ring is not None)
     parts += key
     label = (
         "prompts whose next token stays"
@@ -84,10 +88,15 @@ def _measured_mark(point: Point, across: Scale, up: Scale) -> list[Markup]:
     ]
 
 
-def _bound_marks(bounded: list[Point], across: Scale, up: Scale) -> list[Markup]:
+def _bound_marks(
+    bounded: list[Point], across: Scale, up: Scale, ring: tuple[float, float] | None
+) -> list[Markup]:
     """Draw bounds as short lines, as wide as the agreement's interval; name the best of a mark."""
     parts: list[Markup] = []
+    # centre, height and half-width of what no name may cover; the upper edge of the ring is one
     taken: list[tuple[float, float, float]] = []
+    if ring is not None:
+        taken.append((ring[0], ring[1] - RING + 4, LABEL_WIDTH / 2))
     for point in bounded:
         assert point.bound is not None
         low, high = across(point.agreement.low), across(point.agreement.high)
@@ -115,14 +124,20 @@ def _bound_marks(bounded: list[Point], across: Scale, up: Scale) -> list[Markup]
     return parts
 
 
-def _key(left: float, y: float, narrow: bool, protocol: str, ringed: bool) -> list[Markup]:
+def _key(left: float, y: float, narrow: bool, audit: Audit, ringed: bool) -> list[Markup]:
+    """Explain the marks that are drawn."""
     hollow, full = (draw.circle(f"measured-{kind}", left + 8, y - 4, 4.5) for kind in MARKS)
-    noise = [(hollow, "noise, read as it comes"), (full, "the same, denoised")]
-    if protocol == "B":
-        noise = [(full, "noise, decoded alone")]
-    entries = [(mark, label, "measured") for mark, label in noise]
-    bound = draw.line("bound", left, y - 4, left + 16, y - 4)
-    entries.append((bound, "bound, prompts equally likely", "bound"))
+    read = [point for point in audit.points if point.protocol == audit.wish.protocol]
+    noisy = [point for point in read if point.bound is None]
+    entries = []
+    if any(point.reading == "raw" for point in noisy):
+        entries.append((hollow, "noise, read as it comes", "measured"))
+    if any(point.reading != "raw" for point in noisy):
+        alone = audit.wish.protocol == "B"
+        entries.append((full, "noise, decoded alone" if alone else "noise, denoised", "measured"))
+    if len(noisy) < len(read):
+        bound = draw.line("bound", left, y - 4, left + 16, y - 4)
+        entries.append((bound, "bound, prompts equally likely", "bound"))
     if ringed:
         entries.append((draw.circle("chosen", left + 8, y - 4, RING - 2), "recommended", "chosen"))
     parts = []
@@ -180,9 +195,13 @@ def curve_figure(audit: Audit, shown: Iterable[tuple[str, Point]], *, width: int
     for tick in TICKS:
         parts.append(draw.line("grid", left, up(tick), width - right, up(tick)))
         parts.append(draw.text(f"{tick:.0%}", left - 8, up(tick) + 4, "tick", "end"))
-    for power in range(1, math.floor(math.log10(largest)) + 1):
+    # the powers of ten, and both ends, which leave room for what they say
+    ends = {2, max(largest, 3)}
+    powers = (10**power for power in range(1, math.floor(math.log10(largest)) + 1))
+    inner = {one for one in powers if min(abs(math.log10(one / end)) for end in ends) > APART}
+    for size in sorted(ends | inner):
         parts.append(
-            draw.text(f"10{superscript(power)}", across(power), bottom + 20, "tick", "middle")
+            draw.text(f"{size:,}", across(math.log10(size)), bottom + 20, "tick", "middle")
         )
     listed = list(shown)
     for row, (label, point) in enumerate(listed):

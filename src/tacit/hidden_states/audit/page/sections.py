@@ -70,6 +70,8 @@ def _map(audit: Audit) -> Section:
 def _middle(audit: Audit) -> str:
     """Say how many noisy releases lie in the middle, by how they are read."""
     noisy = [point for point in audit.points if point.bound is None]
+    if not noisy:
+        return "No noisy release was measured."
     raw = [point for point in noisy if point.reading == "raw"]
     alone = [point for point in noisy if point.protocol == "B"]
     denoised = [point for point in noisy if point.protocol == "A" and point.reading != "raw"]
