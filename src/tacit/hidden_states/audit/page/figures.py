@@ -25,6 +25,8 @@ LABEL_WIDTH, LABEL_HEIGHT, MARK_WIDTH = 34.0, 10.0, 20.0
 MOST_LETTERS = 34
 # radius around the recommended release
 RING = 10.0
+# pixels that a bold letter of the key takes
+LETTER = 8
 # decades of candidates between two numbers under an axis
 APART = 0.35
 
@@ -140,12 +142,15 @@ def _key(left: float, y: float, narrow: bool, audit: Audit, ringed: bool) -> lis
         entries.append((bound, "bound, prompts equally likely", "bound"))
     if ringed:
         entries.append((draw.circle("chosen", left + 8, y - 4, RING - 2), "recommended", "chosen"))
-    parts = []
+    parts: list[Markup] = []
+    over = 0
     for index, (mark, label, kind) in enumerate(entries):
-        row, column = divmod(index, 3)
-        over, down = (0, 20 * index) if narrow else ((0, 225, 410)[column], 20 * row)
+        # in a row each stands where the one before it ends
+        row, column = divmod(index, 1 if narrow else 3)
+        over, down = over if column else 0, 20 * row
         shift = Markup('<g transform="translate({} {})">{}{}</g>')
         parts.append(shift.format(over, down, mark, draw.text(label, left + 24, y, f"{kind}-text")))
+        over += 38 + LETTER * len(label)
     return parts
 
 

@@ -128,7 +128,8 @@ def _factor(release: Release[Audit]) -> Section | None:
 
 def _variables(text: str) -> Markup:
     """Return words with what stands between asterisks as variables."""
-    return Markup(re.sub(r"\*([^*]+)\*", r"<var>\1</var>", str(escape(text))))
+    names = re.sub(r"\*([^*]+)\*", r"<var>\1</var>", str(escape(text)))
+    return Markup(re.sub(r"\^(<var>\w+</var>)", r"<sup>\1</sup>", names))
 
 
 def _curves(audit: Audit) -> Section:
