@@ -345,7 +345,8 @@ def _print_budget(console: Console, book: Ledger, name: str) -> None:
     line(console, "budget", "none set" if limit is None else str(limit))
     line(console, "spent", spending_words(spent))
     if left is not None:
-        line(console, "left", left_words(left))
+        why = book.uncounted(name)
+        line(console, "left", left_words(left) + (f": {why}" if why else ""))
 
 
 def _change_line(change: BudgetChange) -> Text:

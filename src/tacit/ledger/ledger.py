@@ -164,6 +164,11 @@ class Ledger:
         """
         return remaining(self._account(secret))
 
+    def uncounted(self, secret: str) -> str | None:
+        """Say why what was released is not counted by the budget; None where it is, or none set."""
+        account = self._account(secret)
+        return None if account.budget is None else unsummable(account.budget, account)
+
     def secrets(self) -> tuple[str, ...]:
         """Return the names of all secrets, sorted."""
         with self._reading() as connection:

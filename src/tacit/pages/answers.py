@@ -40,7 +40,7 @@ def record_words(release: Release[Any]) -> str:
     # whose column a promise names is drawn, or hidden, with all rows together
     if getattr(promise, "person", None) is not None:
         return f"one {promise.secret_unit} with all rows of that {promise.secret_unit}"
-    said = kind_named(release.kind).record
+    said = getattr(release.details, "record", "") or kind_named(release.kind).record
     if said:
         return said
     for held in release.guarantees:
@@ -117,5 +117,7 @@ def published_beside(release: Release[Any]) -> list[str]:
         if release.numbers.sampling is not None:
             numbers.append("the sampling error of each")
     fields = [words for name, words in FIELDS.items() if content.get(name)]
-    settings = [name.replace("_", " ") for name in content["details"]]
+    # what is left empty, as a field of the holder's is here, tells nothing
+    held = [name for name, value in content["details"].items() if value not in (None, [], {})]
+    settings = [name.replace("_", " ") for name in held]
     return [*numbers, *fields, f"and the settings of the workflow ({', '.join(settings)})"]

@@ -13,6 +13,7 @@ from tacit.releases.contradiction import refuted, standing
 from tacit.releases.kinds import kind_named
 from tacit.releases.numbers import INTERVAL_CONFIDENCE
 from tacit.text import (
+    number_down,
     percent,
     percent_up,
     share_down,
@@ -148,7 +149,10 @@ def lines(release: Release[Any]) -> list[tuple[str, str]]:
     ]
     if release.use:
         told.append(("use", _use(release)))
-    told.append(("noise", release.method))
+    # the deviation of the noise in a step, over the norm that each record is clipped to
+    multiplier = getattr(release.details, "noise_multiplier", None)
+    times = f", noise multiplier {number_down(multiplier)}" if multiplier else ""
+    told.append(("noise", release.method + times))
     told.append(("made", _made(release)))
     return first + told[:7]
 

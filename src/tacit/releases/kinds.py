@@ -31,6 +31,8 @@ class Kind:
             no code works its guarantees out from; None for none.
         record: what one record is, as the end of "One record is …"; empty where the adjacency of
             the promise says it.
+        kept: what is released where it is no numbers, and where it is kept, in words that end a
+            sentence; empty where it is in the release, or is the file that carries it.
         caution: what the promise is not, in a sentence that stands right under its title; empty
             for none.
         rows: holds a file of rows against the release that it carries; None where no file of
@@ -43,6 +45,7 @@ class Kind:
     sections: str | None = None
     proof: str | None = None
     record: str = ""
+    kept: str = ""
     caution: str = ""
     rows: Callable[[Any, Path], None] | None = None
 

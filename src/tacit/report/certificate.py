@@ -12,6 +12,7 @@ from tacit.pages import embedded_json, rendered, verdict
 from tacit.pages.answers import found_out, published_beside, record_words
 from tacit.pages.numbers import numbers_table
 from tacit.pages.strength import assumed, not_hidden, strength_table
+from tacit.releases.kinds import kind_named
 from tacit.releases.loading import read_checked
 from tacit.releases.verification import verify
 
@@ -55,6 +56,7 @@ def render_certificate(release: Any) -> str:
         found_out=found_out(public),
         record=record_words(public),
         beside=published_beside(public),
+        kept=kind_named(public.kind).kept,
         version=__version__,
         numbers=None if public.numbers is None else numbers_table(public.numbers, SHOWN_ROWS),
         sampled=public.numbers is not None and public.numbers.sampling is not None,

@@ -128,6 +128,13 @@ class PrivateTraining:
         return "record" if self.person is None else "person"
 
     @property
+    def record(self) -> str:
+        """What one record is, as the end of "One record is …"."""
+        if self.person is None:
+            return "one example that the loader draws: a person with several is as many records"
+        return "one person, with every example of that person"
+
+    @property
     def drawn(self) -> str:
         """What is drawn and counted: a person's records each by itself, or the person."""
         of_people = self.person is not None and self.person.drawn == "people"
@@ -191,6 +198,5 @@ LOOPS = Kind(
     details=PrivateTraining,
     recompute=recompute,
     proof="tacit.training.loop_proof:proof",
-    record="one example that the loader draws (a person with several counts as several records); "
-    "one person with all examples where the promise names persons",
+    kept="its trained parameters, which its publisher keeps in a file of their own",
 )

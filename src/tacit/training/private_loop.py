@@ -20,6 +20,7 @@ from tacit.gradients.model import ModelGradients
 from tacit.gradients.randomness import StepRandomness
 from tacit.guarantees import ApproximateDP, SuccessBound
 from tacit.guarantees.base import Guarantee
+from tacit.guarantees.one_line import one_line
 from tacit.releases import Attack, Release
 from tacit.releases.prepared import Book, check_same_release
 from tacit.releases.verification import refuse_false
@@ -109,6 +110,10 @@ class PrivateLoop:
         # the first batch runs back twice, for which a compiled graph must keep its buffers
         self._stack.enter_context(functorch.patch(donated_buffer=False))
         self._gradients.attach()
+
+    def __repr__(self) -> str:
+        told = "; ".join(one_line(held).text for held in self.guarantees)
+        return f"<PrivateLoop: {self.taken} of {self._details.schedule.steps} steps\n  {told}>"
 
     @property
     def epochs(self) -> Iterator[int]:
