@@ -140,7 +140,13 @@ def check_distinct(paths: dict[str, Path | None]) -> None:
 
 def absolute_path(path: str | None) -> Path | None:
     """Return a path as it would be written, links followed; None for none."""
-    return None if path is None else Path(os.path.realpath(os.path.expanduser(path)))
+    if path is None:
+        return None
+    try:
+        return Path(os.path.realpath(os.path.expanduser(path)))
+    except ValueError:
+        # no path at all, for a zero byte: whoever opens it refuses it by its flag
+        return Path(path)
 
 
 def ledger_file(location: str) -> Path | None:
