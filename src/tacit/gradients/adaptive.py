@@ -36,8 +36,7 @@ class AdaptiveDPSGD(DPSGD):
     Args:
         clip: Largest Frobenius norm C of a record's gradient, over all layers, in the first step.
         clipping: joint cuts all layers by one factor min(1, C/‖G_i‖). layers cuts each of L layers
-            by itself, to C/√L. automatic has one factor C/(‖G_i‖ + 0.01), so that no C has to be
-            chosen well.
+            by itself, to C/√L in the first step, and each clip then follows its own layer.
         quantile: γ, the share of records whose gradient should be left whole.
         rate: η, how fast a clip moves: by the factor e^{η γ} at most up, e^{η (1 − γ)} down.
         share: a, the share of μ² that pays for the counts.

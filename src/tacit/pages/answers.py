@@ -77,7 +77,7 @@ def found_out(release: Release[Any]) -> str:
             f"This tells at most {in_nats(number_up(told.nats))} about {told.secret}. What was "
             "hard to guess before stays hard to guess, as far as this number says."
         )
-    return "No answer in a sentence follows from this promise. Read the limits below: all proven."
+    return "No answer in a sentence follows from this promise. Read the proven limits below."
 
 
 def _otherwise(adjacency: str) -> str:

@@ -42,7 +42,7 @@ def check_assumed(release: Release[Any], expected: Sequence[str]) -> None:
     for held in release.guarantees:
         missing = sum(line not in held.assumptions for line in expected)
         if missing:
-            raise ValueError(f"{missing} of the assumptions were removed")
+            raise ValueError(f"{missing} of the assumptions were removed or changed")
 
 
 def check_rebuilt(release: Release[Any], rebuilt: Release[Any]) -> None:
@@ -164,7 +164,7 @@ def check_stated(
         name, given, wanted = type(held).__name__, held.to_dict(), right.to_dict()
         missing = set(wanted["assumptions"]) - set(given["assumptions"])
         if missing:
-            raise ValueError(f"{len(missing)} of the assumptions were removed")
+            raise ValueError(f"{len(missing)} of the assumptions were removed or changed")
         # a factor was held against its nats when it was read
         for field in wanted.keys() - {"factor"}:
             one, other = given[field], wanted[field]

@@ -143,7 +143,7 @@ def check_guarantees(release: Release[Any], expected: Sequence[Guarantee]) -> No
     for stated, held in zip(release.guarantees, expected, strict=True):
         missing = sum(line not in stated.assumptions for line in held.assumptions)
         if missing:
-            raise ValueError(f"{missing} of the assumptions were removed")
+            raise ValueError(f"{missing} of the assumptions were removed or changed")
         for name in (each.name for each in fields(held) if each.name != "assumptions"):
             there, here = getattr(stated, name), getattr(held, name)
             # of a success that is larger too: then it is μ, or the nats, that were made smaller

@@ -150,7 +150,7 @@ def recompute(release: Release[SealedRows]) -> str:
         if getattr(release, name) != getattr(right, name):
             raise ValueError(f"its details give another {name}")
     if set(right.assumptions) - set(release.assumptions):
-        raise ValueError("assumptions were removed")
+        raise ValueError("assumptions were removed or changed")
     check_stated(release, right.guarantees)
     return ""
 
