@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from tacit._ground.checks import in_interval, non_negative, positive
 from tacit._ground.numbers import rounded_up
+from tacit._ground.reprs import short_repr
 from tacit.conversions import epsilon_from_renyi, success_from_dp, success_from_profile
 from tacit.divergences import NamedKind, check_named_kind, shift_divergence
 from tacit.guarantees.base import Guarantee, items, text, texts
@@ -28,6 +29,7 @@ DIVERGENCE_NAMES = {
 }
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True)
 class ApproximateDP(Guarantee):
     """(ε, δ)-differential privacy: P(M(x) ∈ A) <= e^ε P(M(x') ∈ A) + δ for neighbours x, x'.
@@ -108,6 +110,7 @@ class ApproximateDP(Guarantee):
         )
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True)
 class RenyiDP(Guarantee):
     """Rényi differential privacy: D_α(M(x) ‖ M(x')) <= ε(α) for neighbours x, x', both directions.
@@ -202,6 +205,7 @@ class RenyiDP(Guarantee):
         )
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True)
 class GaussianDP(Guarantee):
     """μ-Gaussian differential privacy: neighbours look as much alike as N(0, 1) and N(μ, 1).
@@ -340,6 +344,7 @@ def gaussian_renyi(mu: float, order: float) -> float:
     return rounded_up(Fraction(alpha) * Fraction(checked) ** 2 / 2)
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True)
 class Indistinguishability(Guarantee):
     """The release from the real input is within a divergence of each safe reference's release.

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from tacit._ground.checks import as_float, in_interval, non_negative
 from tacit._ground.numbers import rounded_down
-from tacit._ground.reprs import shown
+from tacit._ground.reprs import short_repr, shown
 from tacit.conversions import success_from_information
 from tacit.guarantees.base import Guarantee, text
 from tacit.text import in_nats, number_down, number_up, share_nearest, share_up
@@ -18,6 +18,7 @@ from tacit.text import in_nats, number_down, number_up, share_nearest, share_up
 UNSTATED_LAW = "its distribution, as assumed"
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True)
 class SuccessBound(Guarantee):
     """No attacker for whom the secret has the law stated succeeds in a task more often than this.
@@ -86,6 +87,7 @@ def law_of_pair(likelier: float) -> str:
     return f"that it is one of two inputs, the likelier with probability {share_up(likelier)},"
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True)
 class InformationBound(Guarantee):
     """The mutual information I(X; Y) between a secret X and its release Y is at most ``nats``.
@@ -157,6 +159,7 @@ class InformationBound(Guarantee):
         )
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True)
 class ResidualPrivacy(Guarantee):
     """What is left of the intrinsic privacy −D(X ‖ R) of a secret after ``leaked`` nats are lost.

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from tacit._ground.checks import as_float, in_interval, integer, non_negative
 from tacit._ground.numbers import exp_up, log_up, rounded_down, rounded_up
+from tacit._ground.reprs import short_repr
 from tacit.guarantees.base import Guarantee, items, text
 from tacit.guarantees.information import InformationBound, SuccessBound
 from tacit.text import in_nats, number_up, share_up
@@ -25,6 +26,7 @@ WHOLE, DECIMAL = 1e15, 1e6
 SIBSON = "Sibson's information of order ∞ is at least that of order 1"
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True)
 class MaximalLeakage(Guarantee):
     """The release multiplies any attacker's chance of guessing anything right by at most a factor.
