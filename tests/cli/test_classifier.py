@@ -125,7 +125,7 @@ def test_a_long_list_is_in_the_json_of_its_certificate(
     np.savetxt(data, table, delimiter=",", header="a,b,c", comments="")
     assert tacit("classifier", data, "--mi-budget", "1", "--certificate", page).code == 0
     text = page.read_text(encoding="utf-8")
-    assert "It is in the JSON of this page" in text
+    assert "in the JSON of this page" in text
     assert text.count("row 1, logit") == 0
     assert np.shape(embedded(text)["details"]["logits"]) == (90, 3)
 

@@ -50,7 +50,7 @@ def test_two_outputs_are_two_files(tmp_path: Path, tacit: Tacit) -> None:
     refused(tacit("account", "gaussian", "--noise-std", "1", *both), "another file than --plot")
     model = ("audit", "model", "--layer", "1", "--report", same)
     refused(tacit(*model, "--points", same), "another file than --report")
-    for command, other in (("release", "--json"), ("codebook", "--points")):
+    for command, other in (("release", "--json"), ("codebook", "--out")):
         flags = ("--layer", "1", "--out", same, "--json", same)
         refused(tacit("hidden", command, *flags), f"another file than {other}")
     assert not same.exists()

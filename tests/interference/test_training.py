@@ -137,7 +137,7 @@ def test_a_loop_tells_nothing_of_a_record_of_any_size(interference, tmp_path, va
         release, _ = trained(
             data=data, batch=12, sampling_rate=1.0, micro_batch=5, checkpoint=place, every=1,
             method=AdaptiveDPSGD(clip=0.5),
-            person=People(of=[place % 5 for place in range(12)] + ["new"] * (count - 12))
+            person=People(of=[f"p{place % 5}" for place in range(12)] + ["new"] * (count - 12))
             if persons else None,
         )  # fmt: skip
         # what a folder shows from outside, too
