@@ -52,13 +52,13 @@ def test_an_audit_proves_some_of_what_is_certified_and_no_more(options):
 
 
 def test_less_noise_than_is_told_is_found_out(monkeypatch):
-    """The same loop with a quarter of its noise: the certificate is refuted."""
+    """The same loop with a sixteenth of its noise: the certificate is refuted."""
     true = DPSGD.noised
 
-    def quarter(self, total, layer, std):
-        return true(self, total, layer, std / 4.0)
+    def sixteenth(self, total, layer, std):
+        return true(self, total, layer, std / 16.0)
 
-    monkeypatch.setattr(DPSGD, "noised", quarter)
+    monkeypatch.setattr(DPSGD, "noised", sixteenth)
     release = audited(GivenNoise(multiplier=4.0, delta=1e-5), batch=120, epochs=3)
     assert "THE CERTIFICATE IS REFUTED" in release.remarks[0]
 
