@@ -52,7 +52,7 @@ class FaissBackend(FolderBackend):
         return (
             _FaissRanking(self._index(codes), metric)
             if len(codes) and metric != "cosine"
-            else super().ranking(self._codec, self._metric, codes)
+            else super().ranking(codec, metric, codes)
         )
 
     def _beside(self, names: list[str]) -> list[str]:
