@@ -1,13 +1,23 @@
 """What must not go wrong beside the mathematics: models, folders and records that are traps."""
 
+import json
+
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
 from tacit._ground.files import held
-from tacit.adapters import DPSGD, DPLoRAFA, LoRAFA, WithoutClipping, keep_apart
+from tacit.adapters import (
+    DPSGD,
+    DPLoRAFA,
+    LoRAFA,
+    WithoutClipping,
+    keep_apart,
+    load_pretrained,
+)
 from tacit.adapters.texts import own_places
 from tacit.ledger import Ledger
+from tacit.releases import load
 from tests.adapters.models import (
     FAST,
     audited,
@@ -316,3 +326,48 @@ def test_a_buffer_that_learns_after_the_first_step_is_refused():
     held.run.steps.step = stepped
     with pytest.raises(ValueError, match=r"0\.seen to stay as it was"):
         held.draw()
+
+
+class Attends(torch.nn.Module):
+    """Attention of torch, whose output layer is never called, before a head."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention = torch.nn.MultiheadAttention(6, 2, batch_first=True)
+        self.head = torch.nn.Linear(6, 3)
+
+    def forward(self, inputs):
+        rows = inputs[:, None]
+        return self.head(self.attention(rows, rows, rows)[0][:, 0])
+
+
+def test_attention_of_torch_is_left_out_or_refused_with_its_cause():
+    made = prepared(Attends(), supervised(), METHOD, **FAST)
+    assert made.run.steps.layers[0].name == "head"
+    chosen = {**FAST, "targets": ["out_proj", "head"]}
+    with pytest.raises(ValueError, match=r"attention\.out_proj', whose weight nn.Multihead"):
+        prepared(Attends(), supervised(), METHOD, **chosen)
+
+
+def test_a_model_without_numbers_and_a_device_without_any():
+    with pytest.raises(ValueError, match=r'^model: .* got 0.weight on the device "meta"'):
+        prepared(network().to("meta"), supervised(), METHOD, **FAST)
+    with pytest.raises(ValueError, match=r"^device: .* got 'meta'"):
+        load_pretrained("tacit/small", device="meta")
+
+
+def test_a_rank_above_the_widest_layer_shows_nothing_more():
+    widest = max(max(one.shape) for one in network().parameters())
+    prepared(network(), supervised(), DPLoRAFA(rank=widest), **FAST)
+    with pytest.raises(ValueError, match=rf"^rank: expected at most {widest}, .* got 100000; DPS"):
+        prepared(network(), supervised(), DPLoRAFA(rank=100_000), **FAST)
+
+
+def test_a_promise_in_name_only_says_so():
+    options = {**FAST, "delta": 0.5}
+    release = trained(network(), supervised(), METHOD, **options)
+    assert "δ = 0.5 is at least one in 12" in release.notes[0]
+    load(json.loads(json.dumps(release.to_dict())))
+    options = {**FAST, "multiplier": 0.05}
+    release = trained(network(), supervised(), METHOD, **options)
+    assert "protects hardly anybody" in release.notes[0]

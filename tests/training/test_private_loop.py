@@ -92,6 +92,22 @@ def test_a_compiled_model_makes_the_same_model():
     close(plain, model.state_dict(), 1e-5)
 
 
+@pytest.mark.thorough
+@pytest.mark.filterwarnings("ignore")
+def test_a_compiled_model_is_compiled_for_two_batch_sizes_and_not_at_every_step():
+    graphs = []
+
+    def backend(graph, _):
+        graphs.append(private.taken)
+        return graph
+
+    private, optimizer = begun(model := network(), epochs=4)
+    finish(private, torch.compile(model, backend=backend), optimizer)
+    assert graphs
+    # one size, and any: what is compiled then serves every batch that coins draw
+    assert max(graphs) < 4
+
+
 @pytest.mark.parametrize(
     ("kind", "promise"),
     [

@@ -14,6 +14,7 @@ from tacit._ground.checks import RandomSource, integer
 from tacit._ground.random import released_normal
 from tacit._ground.reprs import shown
 from tacit.adapters.settings import AdaptedLayers
+from tacit.gradients.batches import refuse_without_numbers
 from tacit.gradients.steps import Method
 
 # What peft calls the one adapter that is trained.
@@ -115,6 +116,7 @@ def adapted_layers(
     model = chosen.model
     if not isinstance(model, nn.Module):
         raise ValueError(f"model: expected an nn.Module, got {type(model).__name__}")
+    refuse_without_numbers(model)
     if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
         raise ValueError(f"model: expected the module itself, got a {type(model).__name__}")
     # a step of a half-precision weight would round the noise away
@@ -230,6 +232,7 @@ def plain_layers(
         )
     _check_untied(model, modules)
     rank = getattr(method, "rank", None)
+    _check_rank(method, modules)
     given = projections or {}
     if set(given) - set(modules):
         raise ValueError(
@@ -269,8 +272,8 @@ def target_layers(model: nn.Module, targets: str | Sequence[str]) -> dict[str, n
     if targets == "all":
         # the head over tokens is as wide as the vocabulary: it is named where it is wanted
         head = _token_head(model)
-        shared = _tied(model, linear)
-        return {n: one for n, one in linear.items() if n not in shared and one is not head}
+        left = {*_tied(model, linear), *_read_elsewhere(model)}
+        return {n: one for n, one in linear.items() if n not in left and one is not head}
     wanted = [targets] if isinstance(targets, str) else list(targets)
     if not wanted:
         raise ValueError("targets: expected names of linear layers, got none")
@@ -281,11 +284,36 @@ def target_layers(model: nn.Module, targets: str | Sequence[str]) -> dict[str, n
             what = "which is no linear layer" if others else "which the model does not have"
             known = sorted({name.rsplit(".", 1)[-1] for name in linear})
             raise ValueError(f"targets: expected some of {shown(known)}, got {target!r}, {what}")
+        held = [name for name in _read_elsewhere(model) if _names(name, target)]
+        if held:
+            raise ValueError(
+                f"targets: expected layers that are called, got {held[0]!r}, whose weight "
+                "nn.MultiheadAttention reads itself; leave it out, or write the attention with "
+                "layers of its own"
+            )
     return {
         name: module
         for name, module in linear.items()
         if any(_names(name, target) for target in wanted)
     }
+
+
+def _read_elsewhere(model: nn.Module) -> list[str]:
+    """Return linear layers that are never called: attention of torch reads their weights."""
+    attention = [n for n, one in model.named_modules() if isinstance(one, nn.MultiheadAttention)]
+    return [f"{name}.out_proj" if name else "out_proj" for name in attention]
+
+
+def _check_rank(method: Method, modules: Mapping[str, nn.Module]) -> None:
+    """Refuse an A with more rows than the widest layer has inputs: it shows nothing more."""
+    rank = getattr(method, "rank", None)
+    sizes: list[Any] = [one.weight for one in modules.values()]
+    widest = max(max(one.shape) for one in sizes)
+    if rank is not None and rank > widest:
+        raise ValueError(
+            f"rank: expected at most {widest}, the widest layer that is adapted, got {rank}; "
+            "DPSGD moves the weights themselves"
+        )
 
 
 def freeze(model: nn.Module, layers: Sequence[AdapterLayer]) -> None:

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from tacit._ground.checks import in_interval, integer, non_negative
 from tacit._ground.reprs import short_repr, shown
-from tacit.gradients.certificates import certified_steps
+from tacit.gradients.certificates import certified_steps, weakness
 from tacit.gradients.methods import AnyMethod, LoRAFA
 from tacit.gradients.steps import Schedule
 from tacit.gradients.unclipped import WithoutClipping
@@ -90,14 +90,21 @@ def recompute(release: Release[TrainedAdapter]) -> str:
     details = release.details
     # noise, or a sentence why nothing may leave
     protected = details.noise_multiplier > 0.0
-    note = PUBLISHED if protected else UNPROTECTED
-    words = (SECRET, details.method.name, note)
-    check_trained(release, certified(details), words, (ADAPTER, MODEL))
+    held = certified(details)
+    words = (SECRET, details.method.name, note_of(details, held))
+    check_trained(release, held, words, (ADAPTER, MODEL))
     if release.withheld not in (("", AUDITED) if protected else (UNPROTECTED,)):
         raise ValueError(
             "withheld: expected the reason why an adapter without noise may not be published"
         )
     return ""
+
+
+def note_of(details: TrainedAdapter, guarantees: tuple[Guarantee, ...]) -> str:
+    """Return what may be published, and whether the promise is one in name only."""
+    if details.noise_multiplier == 0.0:
+        return UNPROTECTED
+    return PUBLISHED + weakness(guarantees, details.records)
 
 
 ADAPTERS = Kind(

@@ -34,13 +34,11 @@ from tacit.releases import Prepared, Release, Use
 from tacit.releases.prepared import Book, check_same_release
 from tacit.releases.verification import refuse_false
 from tacit.runs.folder import STATE, RunFolder
-from tacit.runs.loop import STATE_FIELDS, Loop
+from tacit.runs.loop import SECONDS_BETWEEN_STATES, STATE_FIELDS, Loop
 from tacit.runs.run import Run
 from tacit.training.charges import DIGESTS, Purse, ReservedEntry
 from tacit.training.retraining import mean_of, share_of
 
-# Between two stored states, in seconds of training: a step may take that long.
-SECONDS_BETWEEN_STATES = 5.0
 # Records that the reloaded adapter is tried on, and that are measured in one pass.
 PROBES, TOGETHER = 4, 64
 # Of declarations, headers and releases, in bytes.

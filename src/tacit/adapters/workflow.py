@@ -19,12 +19,12 @@ from tacit.adapters.release import (
     ADAPTER,
     KIND,
     MODEL,
-    PUBLISHED,
     SECRET,
     UNPROTECTED,
     TrainedAdapter,
     certified,
     check_method,
+    note_of,
 )
 from tacit.adapters.run import AdapterRun, PreparedAdapter, Quality
 from tacit.adapters.saving import matrix_of
@@ -200,7 +200,7 @@ def prepare_adapter(
             seed=seed,
             withheld="" if noise else UNPROTECTED,
             digests=((ADAPTER, adapter), (MODEL, names["model"])),
-            notes=(PUBLISHED if noise else UNPROTECTED,),
+            notes=(note_of(details, guarantees),),
             use=() if after is None else after.uses(),
             remarks=_remarks(own, before),
         )

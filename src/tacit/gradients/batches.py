@@ -88,6 +88,20 @@ def check_losses(name: str, losses: Any, count: int | None = None) -> Tensor:
     raise ValueError(f"{name}: expected one loss per example, shape ({size},), got {found}")
 
 
+def refuse_without_numbers(model: nn.Module) -> None:
+    """Refuse a model whose parameters were declared and never given values.
+
+    Raises:
+        ValueError: one is on the device "meta"; it is named.
+    """
+    for name, one in model.named_parameters():
+        if one.is_meta:
+            raise ValueError(
+                f'model: expected parameters that have values, got {name} on the device "meta"; '
+                'load the weights, or model.to_empty(device="cpu") and initialise them'
+            )
+
+
 class LossModule(nn.Module):
     """A loss as a module, so that its model's parameters can be given from outside."""
 

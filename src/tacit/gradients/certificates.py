@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 from tacit.accounting import PrivacyProfile
 from tacit.gradients.steps import Method, Schedule
 from tacit.guarantees import ApproximateDP, SuccessBound
+from tacit.guarantees.base import Guarantee
+from tacit.text import number_up, share_up
+
+# Whoever is right that often at even odds is told the answer.
+TOLD = 0.99
 
 
 def certified_steps(
@@ -66,6 +72,33 @@ def certified_profile(
             source=profile.source,
         ),
     )
+
+
+def weakness(guarantees: Sequence[Guarantee], units: int | None) -> str:
+    """Return in words why a promise protects hardly anybody; nothing where it does.
+
+    Args:
+        guarantees: as ``certified_profile`` returns them.
+        units: how many records or persons there are; None where that is not told.
+
+    Example:
+        >>> from tacit.accounting import gaussian
+        >>> weakness(certified_profile(gaussian(1.0, 1.0), "near", delta=0.5, common=()), 20)
+        ' δ = 0.5 is at least one in 20: whoever publishes each outright so often keeps such a δ.'
+    """
+    words = ""
+    for held in guarantees:
+        if isinstance(held, SuccessBound) and held.success >= TOLD:
+            words += (
+                f" Whoever attacks may be right {share_up(held.success)} of the time: such a "
+                "promise protects hardly anybody."
+            )
+        if isinstance(held, ApproximateDP) and units is not None and held.delta * units >= 1.0:
+            words += (
+                f" δ = {number_up(held.delta)} is at least one in {units:,}: whoever publishes "
+                "each outright so often keeps such a δ."
+            )
+    return words
 
 
 @lru_cache(maxsize=8)

@@ -78,7 +78,8 @@ def check_device(device: Any) -> torch.device:
     """Return the device when PyTorch has it here."""
     try:
         place = torch.device(device)
-        torch.empty(0, device=place)
+        # one that computes: a tensor on "meta" has no numbers
+        torch.zeros(1, device=place).tolist()
     except (RuntimeError, TypeError, AssertionError):
         raise ValueError(f"device: expected one that PyTorch has here, got {device!r}") from None
     return place

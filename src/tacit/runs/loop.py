@@ -138,7 +138,7 @@ class Loop:
         """Yield how far the run is before every step that is left."""
         # seconds of earlier processes count as spent
         here, before, start = self.here, self.here.seconds, self._clock()
-        stored, shown = time.monotonic(), 0
+        stored, writing, shown = time.monotonic(), 0.0, 0
         whole, title = math.ceil(self.total), f"{self._title}, {self._unit}"
         with progress_bar(whole, title, shown=self.run.progress) as advance:
             # the body of the for is one step
@@ -154,10 +154,13 @@ class Loop:
                 here.spent = min(here.seconds if timed else float(here.steps), self.total)
                 self._measure()
                 # after the first step, so that a folder that cannot be written is told at once
-                late = time.monotonic() - stored > self._every
+                # a state that takes long to write comes the more rarely
+                late = time.monotonic() - stored > self._every * max(1.0, writing)
                 if self.folder is not None and (here.steps == 1 or late or self._done()):
+                    began = time.monotonic()
                     self.folder.save(self._state())
                     stored = time.monotonic()
+                    writing = stored - began
             advance(int(here.spent) - shown)
         if self._held_out is not None and self._best is not None:
             # the state that did best on held-out data, not the last

@@ -11,7 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tacit.gradients.batches import batch_size, check_losses, evaluating, part, refuse_mixing
+from tacit.gradients.batches import (
+    batch_size,
+    check_losses,
+    evaluating,
+    part,
+    refuse_mixing,
+    refuse_without_numbers,
+)
 from tacit.gradients.model import ModelGradients
 from tacit.gradients.verification import ROUGH
 
@@ -101,6 +108,7 @@ def check_model(
     """
     if not isinstance(model, nn.Module):
         raise ValueError(f"model: expected a torch.nn.Module, got {type(model).__name__}")
+    refuse_without_numbers(model)
     refuse_mixing(model)
     trained = {name: one for name, one in model.named_parameters() if one.requires_grad}
     if not trained:

@@ -11,7 +11,7 @@ from tacit.accounting import PrivacyProfile
 from tacit.codec import HOLDER
 from tacit.design import StepFactor
 from tacit.gradients.adaptive import AdaptiveDPSGD
-from tacit.gradients.certificates import certified_profile
+from tacit.gradients.certificates import certified_profile, weakness
 from tacit.gradients.correlated import CorrelatedDPSGD
 from tacit.gradients.methods import DPSGD
 from tacit.gradients.steps import Schedule
@@ -176,9 +176,10 @@ def certified(details: PrivateTraining) -> tuple[Guarantee, ...]:
     )
 
 
-def note_of(details: PrivateTraining) -> str:
-    """Return what may be published of a loop."""
-    return PUBLISHED if details.factor is None else PUBLISHED + TIED_STATE
+def note_of(details: PrivateTraining, guarantees: tuple[Guarantee, ...]) -> str:
+    """Return what may be published of a loop, and whether its promise is one in name only."""
+    first = PUBLISHED if details.factor is None else PUBLISHED + TIED_STATE
+    return first + weakness(guarantees, details.records)
 
 
 def recompute(release: Release[PrivateTraining]) -> str:
@@ -188,8 +189,9 @@ def recompute(release: Release[PrivateTraining]) -> str:
         ValueError: names what contradicts what.
     """
     details = release.details
-    words = (SECRET.format(unit=details.unit), details.method.name, note_of(details))
-    check_trained(release, certified(details), words, (TRAINED, BEFORE))
+    held = certified(details)
+    words = (SECRET.format(unit=details.unit), details.method.name, note_of(details, held))
+    check_trained(release, held, words, (TRAINED, BEFORE))
     return ""
 
 

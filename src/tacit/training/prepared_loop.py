@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 from tacit._ground.checks import integer, positive
 from tacit._ground.reprs import shown
 from tacit.accounting import least_noise
-from tacit.gradients.batches import refuse_mixing
+from tacit.gradients.batches import refuse_mixing, refuse_without_numbers
 from tacit.gradients.correlated import CorrelatedDPSGD
 from tacit.gradients.given import GivenNoise
 from tacit.gradients.methods import DPSGD
@@ -157,6 +157,7 @@ def _check_asked(model: Any, method: Any, promise: Any) -> None:
         raise ValueError(f"model: expected a torch.nn.Module, got {type(model).__name__}")
     if not isinstance(method, DPSGD):
         raise ValueError(f"method: expected DPSGD(clip=…), got {shown(method)}")
+    refuse_without_numbers(model)
     check_promise(promise, Table, GivenNoise)
     if isinstance(promise, Table) and (
         promise.epsilon is None or promise.bounds is not None or promise.levels is not None

@@ -270,17 +270,18 @@ class PrivateLoop:
             seen_again=self._gradients.again,
             last_clip=None if self._steps.clips is None else self.clip,
         )
+        guarantees = certified(details)
         release = Release(
             kind=KIND,
             title=f"a {type(self._model).__name__} trained in a loop of its own",
             secret=SECRET.format(unit=details.unit),
             method=details.method.name,
-            guarantees=certified(details),
+            guarantees=guarantees,
             details=details,
             reproducible=settings.seed is not None,
             seed=settings.seed,
             digests=((TRAINED, self._digest()), (BEFORE, self._still.model)),
-            notes=(note_of(details),),
+            notes=(note_of(details, guarantees),),
             attacks=attacks,
             remarks=remarks,
         )
