@@ -9,7 +9,7 @@ from tacit._ground.checks import RandomSource
 from tacit.releases.prepared import Book
 from tacit.releases.promises import Effort, Promise, check_effort
 from tacit.releases.release import Release
-from tacit.statistics.pools import Pool
+from tacit.statistics.opening import open_pool
 from tacit.statistics.prepared import PreparedNumbers, StatisticRequest
 from tacit.statistics.promises import keeping_of
 from tacit.statistics.queries.language import bind_query
@@ -37,7 +37,7 @@ def request_statistic(
     """
     keeping = keeping_of(promise)
     check_effort(effort)
-    known = Pool.of(pool, columns, promise, fewest=keeping.fewest, query=query, target=target)
+    known = open_pool(pool, columns, promise, fewest=keeping.fewest, query=query, target=target)
     computed = bind_query(query, known.as_columns(looked_at=keeping.looks), target)
     return StatisticRequest(computed, known, promise, effort, cost, rng)
 

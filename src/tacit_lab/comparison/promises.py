@@ -14,8 +14,9 @@ from tacit.attacks import shadow_attack
 from tacit.releases.promises import AUTO, Draw, Effort, Promise, Rows, Table, check_effort
 from tacit.releases.release import Attack
 from tacit.statistics.bounded.plan import TablePlan
+from tacit.statistics.opening import open_pool, read_frame
 from tacit.statistics.people.plan import PeoplePlan
-from tacit.statistics.pools import Pool, open_pool
+from tacit.statistics.pools import Pool
 from tacit.statistics.prepared import PreparedNumbers, attack_of
 from tacit.statistics.queries.language import bind_query
 from tacit.statistics.queries.statistic import Columns, SumQuery
@@ -107,9 +108,9 @@ def compare(
         raise ValueError(f"trials: expected 0, or {SMALLEST_TRIALS} and more, got {effort.trials}")
     whose: dict[str, Any] = {"person": promise.person, "unit": promise.unit}
     declared = Rows(success=limit, levels=promise.levels, **whose)
-    pool, levels = open_pool(pool, columns, declared, query=query, target=target)
+    pool, levels = read_frame(pool, columns, declared, query=query, target=target)
     table, held = replace(promise, levels=levels), replace(declared, levels=levels)
-    known = Pool.of(pool, columns, held)
+    known = open_pool(pool, columns, held)
     count, unit_word = len(known.units), held.secret_unit
     why = _no_table(query, known, table, target)
     asked: dict[str, Promise] = {
@@ -149,7 +150,7 @@ def compare(
                 ).plan
                 assert isinstance(uncapped, AddedPlan)
                 plan = uncapped
-            whole = Pool.of(pool, columns, every)
+            whole = open_pool(pool, columns, every)
             clipping = _clipping(query, prepared.plan, plan, whole, target)
             result = replace(result, clipping=clipping)
             if clipping.any():

@@ -17,7 +17,7 @@ from tacit.statistics.caps import Caps
 from tacit.statistics.engines.files import pool_in_file
 from tacit.statistics.engines.postgres import PostgreSQL
 from tacit.statistics.engines.workflow import answer
-from tacit.statistics.pools import Pool
+from tacit.statistics.opening import open_pool
 from tests.statistics.engines.awkward import LEVELS, rows_of, table
 from tests.statistics.engines.test_files import frame
 
@@ -55,7 +55,7 @@ def test_keys_that_are_found_keep_the_rows_that_they_were_found_of(number, tmp_p
                     **CAPS[number])  # fmt: skip
     query, path = "mean by city", str(tmp_path / "t.parquet")
     there = pool_in_file(path, ["a", "city"], query, promise)
-    here = Pool.of(rows[["who", "a", "city"]], None, promise, query=query)
+    here = open_pool(rows[["who", "a", "city"]], None, promise, query=query)
     known = [pool.with_keys(("B", "D")) for pool in (here, there)]
     found = [whole(prepare(query, pool, promise, QUIET)) for pool in known]
     assert found[0] == found[1]

@@ -237,7 +237,7 @@ def _sought(
     data: str | None, query: str, promise: Promise, target: str | None, reading: PoolFlags
 ) -> str | None:
     """Return the column whose keys are found from the table; None for none."""
-    from tacit.statistics.pools import sought_key
+    from tacit.statistics.opening import sought_key
     from tacit.statistics.queries.language import keys_read
     from tacit.statistics.tables.table import Category as Levels
 

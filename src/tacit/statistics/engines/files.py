@@ -27,7 +27,8 @@ from tacit.statistics.engines.schema import (
     TypedColumn,
 )
 from tacit.statistics.engines.selection import Key, Selection, read_key
-from tacit.statistics.pools import EACH_KEY, NOMINAL_ENDS, Pool, key_word, sought_key
+from tacit.statistics.opening import sought_key
+from tacit.statistics.pools import EACH_KEY, NOMINAL_ENDS, Pool, key_word
 from tacit.statistics.queries.chosen import chosen_of
 from tacit.statistics.queries.language import bind_query, columns_read, keys_read
 from tacit.statistics.queries.statistic import SumQuery

@@ -15,7 +15,7 @@ from tacit.information.concentration import confidence_share
 from tacit.releases.outputs import check_spread
 from tacit.statistics.cost import prices_of
 from tacit.statistics.pairs.pairing import Pairing
-from tacit.statistics.pools import RowsOfPersons
+from tacit.statistics.persons import RowsOfPersons
 from tacit.statistics.prepared import StatisticRequest
 from tacit.statistics.queries.statistic import Query
 from tacit.statistics.rows.coins import Halves, swaps_of

@@ -13,7 +13,7 @@ from tacit._ground.checks import Array, RandomSource
 from tacit.attacks import MembershipAttack, group_attack
 from tacit.statistics.cost import CostFrame, frame_of
 from tacit.statistics.pairs.pairing import Indices, Pairing
-from tacit.statistics.pools import RowsOfPersons
+from tacit.statistics.persons import RowsOfPersons
 from tacit.statistics.queries.statistic import SumQuery
 from tacit.statistics.queries.sums import GridValues, on_grid
 from tacit.statistics.rows.errors import Sampling, Simulated, noise_errors, sampling_errors

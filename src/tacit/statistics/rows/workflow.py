@@ -15,7 +15,8 @@ from tacit.releases.release import Release
 from tacit.statistics.cost import cost_note
 from tacit.statistics.details import PROJECTED, Turn
 from tacit.statistics.pairs.pairing import Pairing, choose_pairing
-from tacit.statistics.pools import Pool, RowsOfPersons
+from tacit.statistics.persons import RowsOfPersons
+from tacit.statistics.pools import Pool
 from tacit.statistics.prepared import PreparedNumbers, ReleaseWords, StatisticRequest, template
 from tacit.statistics.promises import Keeping
 from tacit.statistics.queries.statistic import SumQuery

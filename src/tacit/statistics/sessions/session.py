@@ -33,6 +33,7 @@ from tacit.releases.release import Release
 from tacit.releases.strength import checked_mu
 from tacit.releases.verification import refuse_false
 from tacit.statistics.details import NumbersDetails
+from tacit.statistics.opening import open_pool
 from tacit.statistics.pools import Pool
 from tacit.statistics.prepared import PreparedNumbers
 from tacit.statistics.promises import keeping_of
@@ -120,7 +121,7 @@ class Session:
             name = type(promise).__name__
             raise ValueError(f"promise: expected one that a session keeps, got {name}")
         check_effort(effort)
-        known = Pool.of(pool, columns, promise, fewest=keeping.fewest)
+        known = open_pool(pool, columns, promise, fewest=keeping.fewest)
         self.promise = promise
         self._lock, self._process, self._closed = threading.RLock(), os.getpid(), False
         self._path = None if path is None else check_writable("path", path)
