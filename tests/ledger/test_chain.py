@@ -209,11 +209,11 @@ def test_a_row_counts_as_what_it_was_at_the_moment_verified(path: Path) -> None:
     ledger.reserved(5, "t").commit({})
     with ledger._store.transaction(write=False) as connection:
         earlier, later = (
-            read(connection, Stretch("release", 1, 5, newest), {}).totals["t"]
+            read(connection, Stretch("release", 1, 5, newest), {}).totals.of("t")
             for newest in (16, 17)
         )
-    assert earlier.totals == before.totals
-    assert later.totals == ledger._account("t").totals != before.totals
+    assert earlier == before.totals
+    assert later == ledger._account("t").totals != before.totals
 
 
 def test_swapped_rows_are_found(path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -112,33 +112,19 @@ class Account:
 
     def added(self, charges: Sequence[Charge], *, committed: bool = False) -> Account:
         """Return the account with one release more."""
-        return self._changed(_amounts(tuple(charges), self.orders, committed), 1)
-
-    def with_many(self, releases: Iterable[tuple[Sequence[Charge], bool, int]]) -> Account:
-        """Return the account with releases more: what each states, if committed, how many."""
-        sums = {key: [sum.numerator, sum.power, sum.infinite] for key, sum in self.totals.items()}
-        for charges, committed, times in releases:
-            for key, amount in _amounts(tuple(charges), self.orders, committed).items():
-                one = sums.setdefault(key, [0, 0, 0])
-                # both at the larger power; lowest terms wait for the end
-                if (shift := amount.power - one[1]) > 0:
-                    one[0], one[1] = one[0] << shift, amount.power
-                one[0] += (times * amount.numerator) << max(-shift, 0)
-                one[2] += times * amount.infinite
-        totals = {key: total for key, one in sums.items() if (total := Total.lowest(*one)) != ZERO}
-        return replace(self, totals=totals)
+        return self._changed(amounts_of(tuple(charges), self.orders, committed), 1)
 
     def removed(self, charges: Sequence[Charge]) -> Account:
         """Return the account without a release that was never drawn."""
-        return self._changed(_amounts(tuple(charges), self.orders, False), -1)
+        return self._changed(amounts_of(tuple(charges), self.orders, False), -1)
 
-    def with_all(self, other: Account) -> Account:
-        """Return the account with all releases of another."""
-        return self._changed(other.totals, 1)
+    def with_all(self, totals: Mapping[Key, Total]) -> Account:
+        """Return the account with the totals of other releases added."""
+        return self._changed(totals, 1)
 
-    def without(self, other: Account) -> Account:
-        """Return the account without the releases of another, which it has."""
-        return self._changed(other.totals, -1)
+    def without(self, totals: Mapping[Key, Total]) -> Account:
+        """Return the account without the totals of releases that it has."""
+        return self._changed(totals, -1)
 
     def closed(self) -> Account:
         """Return the account with one release fewer that is not committed."""
@@ -213,7 +199,7 @@ class Account:
 
 
 @lru_cache(maxsize=1024)
-def _amounts(
+def amounts_of(
     charges: tuple[Charge, ...], orders: tuple[float, ...], committed: bool
 ) -> Mapping[Key, Total]:
     """Return what one release adds to the totals; many releases state the same."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -25,6 +26,8 @@ from tacit.ledger.tables import (
 GENESIS = "0" * 64
 HEAD = re.compile("([0-9]{1,18}):([0-9a-f]{64})")
 SEALED = ("previous", "place", "kind", "number", "secret", "status", "time", "row", "account")
+# of the seven texts of a link
+QUOTES = 14
 ADVICE = "contradicts itself; `tacit ledger verify` names the first edited row"
 
 # Statements are made once: to build one anew takes several times longer than to run it.
@@ -88,6 +91,23 @@ def parse_head(text: str | None) -> tuple[int, str]:
 def seal(link: Mapping[Any, Any]) -> str:
     """Return the hash of a link: of its own content and of the hash before it."""
     return digest([link[name] for name in SEALED])
+
+
+def plain_seal(content: Sequence[Any]) -> str:
+    """Return the hash of a link whose text needs no escapes, as ``seal``; "" of any other link.
+
+    It takes half the time: text that holds neither quotes nor backslashes is canonical as it is.
+    """
+    previous, place, kind, number, secret, status, time, row, account = content
+    try:
+        # a join takes text alone, and d whole numbers alone
+        texts = '", "'.join((secret, status, time, row, account))
+        text = f'["{previous}", {place:d}, "{kind}", {number:d}, "{texts}"]'
+    except (TypeError, ValueError):
+        return ""
+    if text.count('"') != QUOTES or "\\" in text or not text.isascii():
+        return ""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def check_head(connection: sa.Connection, *, lock: bool = False) -> tuple[int, str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from operator import index, itemgetter
 from typing import Any
 
 import sqlalchemy as sa
@@ -25,7 +26,12 @@ class ZeroOrOne(sa.Boolean):
         native = super().result_processor(dialect, coltype)  # type: ignore[no-untyped-call]
         if native is None:
             return None
-        return lambda value: bool(value) if isinstance(value, int) and value in (0, 1) else value
+        return as_flag
+
+
+def as_flag(value: Any) -> Any:
+    """Return 0 and 1 as a flag, and whatever else there is as it is."""
+    return bool(value) if isinstance(value, int) and value in (0, 1) else value
 
 
 # "schema", and "head": the place and hash of the newest link of the chain
@@ -115,3 +121,49 @@ def digest(content: Any) -> str:
 def row_digest(row: Mapping[Any, Any]) -> str:
     """Return the digest of every column of a row."""
     return digest({str(name): value for name, value in row.items()})
+
+
+_TEXT = json.encoder.encode_basestring_ascii
+# What canonical JSON makes of a value as the driver gives it; another type is a TypeError.
+_WRITTEN: Mapping[type[Any], Callable[[Any], str]] = {
+    sa.Integer: int.__repr__,
+    sa.Double: float.__repr__,
+    sa.Text: _TEXT,
+    ZeroOrOne: lambda value: {0: "false", 1: "true"}[index(value)],
+}
+
+
+class RowDigest:
+    """Digests of a table's rows, their columns sorted by name, as the driver gives them.
+
+    Written column by column, an ordinary row is digested in a third of the time of ``row_digest``,
+    and to the same: any other value gives another digest, a TypeError or a KeyError.
+    """
+
+    def __init__(self, table: sa.Table) -> None:
+        self.columns = sorted(table.c, key=lambda column: column.name)
+        self.names = [column.name for column in self.columns]
+        self._template = "{" + ", ".join(f"{_TEXT(name)}: %s" for name in self.names) + "}"
+        self._written = [
+            _or_null(_WRITTEN[type(c.type)]) if c.nullable else _WRITTEN[type(c.type)]
+            for c in self.columns
+        ]
+
+    def picked(self, *names: str) -> Callable[[Sequence[Any]], Any]:
+        """Return what takes the values of some columns out of all."""
+        return itemgetter(*map(self.names.index, names))
+
+    def row(self, values: Sequence[Any]) -> dict[str, Any]:
+        """Return values of the driver as a row, its flags as flags."""
+        flags = {c.name for c in self.columns if isinstance(c.type, ZeroOrOne)}
+        whole = zip(self.names, values, strict=True)
+        return {name: as_flag(value) if name in flags else value for name, value in whole}
+
+    def __call__(self, values: Sequence[Any]) -> str:
+        """Return the digest of an ordinary row."""
+        written = tuple([write(value) for write, value in zip(self._written, values, strict=True)])
+        return hashlib.sha256((self._template % written).encode()).hexdigest()
+
+
+def _or_null(write: Callable[[Any], str]) -> Callable[[Any], str]:
+    return lambda value: "null" if value is None else write(value)

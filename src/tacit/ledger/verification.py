@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,16 +15,8 @@ from tacit.ledger.account import DEFAULT_ORDERS, Account, account_from_json
 from tacit.ledger.chain import GENESIS, HEAD, head_text, parse_head
 from tacit.ledger.notions import RENYI_DP
 from tacit.ledger.store import LedgerStore
-from tacit.ledger.stretches import (
-    CHAIN,
-    UNPLACED,
-    Finding,
-    Orders,
-    Reading,
-    Stretch,
-    empty,
-    read,
-)
+from tacit.ledger.stretches import CHAIN, UNPLACED, Finding, Orders, Reading, Stretch, read
+from tacit.ledger.sums import Sums
 from tacit.ledger.tables import (
     BUDGET,
     RELEASE,
@@ -129,7 +121,7 @@ class Verifier:
         for reading in (*links, *budgets, *releases):
             self.findings += reading.findings
             self.findings += [(self._since(place), text) for place, text in reading.after]
-        self._totals(accounts, budgets, releases, orders)
+        self._totals(accounts, budgets, releases)
         found = tuple(
             dict.fromkeys(text for _, text in sorted(self.findings, key=lambda found: found[0]))
         )
@@ -254,24 +246,23 @@ class Verifier:
         accounts: dict[str, Account],
         budgets: list[Reading],
         releases: list[Reading],
-        orders: Orders,
     ) -> None:
         """Hold every total against its records, or against those of the checkpoint and newer ones.
 
         Sums are exact, so that what was added since is taken away again to the last digit.
         """
         limits = {secret: limit for reading in budgets for secret, limit in reading.budgets.items()}
-        built = _summed(one.totals for one in releases)
-        earlier = _summed(one.earlier for one in releases)
+        built = _joined(one.totals for one in releases)
+        earlier = _joined(one.earlier for one in releases)
         before: dict[str, Account] = {}
         for secret, account in accounts.items():
-            summed, was = (one.get(secret) or empty(secret, orders) for one in (built, earlier))
+            summed = built.of(secret)
             whole = account.budget == limits.get(secret)
             if self.state is None:
-                whole = whole and account.totals == summed.totals
+                whole = whole and account.totals == summed
             else:
                 try:
-                    before[secret] = account.with_all(was).without(summed)
+                    before[secret] = account.with_all(earlier.of(secret)).without(summed)
                 except ValueError:
                     whole = False
             if not whole:
@@ -299,12 +290,11 @@ class _Elsewhere:
             return read(connection, stretch, self.orders)
 
 
-def _summed(parts: Iterable[Mapping[str, Account]]) -> dict[str, Account]:
-    built: dict[str, Account] = {}
+def _joined(parts: Iterable[Sums]) -> Sums:
+    whole = Sums()
     for part in parts:
-        for secret, account in part.items():
-            built[secret] = built[secret].with_all(account) if secret in built else account
-    return built
+        whole.join(part)
+    return whole
 
 
 def _history(budgets: list[Reading], place: float) -> list[tuple[int, str]]:
