@@ -29,7 +29,10 @@ REASONS = {
     "readonly": "it is read-only",
     "unable to open": "it cannot be opened or made there",
     "locked": f"another process held it for more than {WAIT_SECONDS} s",
-    "disk is full": "the disk is full",
+    "disk is full": "the disk is full: free space beside it and try again",
+    # a limit on the size of files, among what a system may refuse
+    "disk I/O error": "the system could not read or write it or its journal: free space beside it, "
+    "raise the limit on the size of files (ulimit -f) or check the disk, and try again",
 }
 
 

@@ -186,11 +186,30 @@ def test_a_full_disk_spends_nothing_and_loses_nothing(path: Path) -> None:
         for _ in range(60):
             ledger.reserve("s", nats(0.5), "x" * 2000).commit({})
 
-    with pytest.raises(ValueError, match="the disk is full"):
+    with pytest.raises(ValueError, match=r"ledger\.db: the disk is full: free space beside it"):
         spend()
     counted = [entry for entry in Ledger(path).entries() if entry.counts]
     assert Ledger(path).verify().holds
     assert Ledger(path).spent("s").nats == 0.5 * len(counted)
+
+
+def test_a_limit_on_the_size_of_files_is_named_and_spends_nothing(path: Path) -> None:
+    ledger = Ledger(path)
+    ledger.reserve("s", nats(0.5), "before").commit({})
+
+    def spend() -> None:
+        import resource
+
+        least = max(file.stat().st_size for file in path.parent.iterdir())
+        resource.setrlimit(resource.RLIMIT_FSIZE, (least, least))
+        ledger.reserve("s", nats(0.5), "x" * 200_000)
+
+    refused = forked(spend)
+    assert refused.returncode != 0
+    assert "ledger.db: the system could not read or write it or its journal" in refused.stderr
+    assert "ulimit -f" in refused.stderr
+    assert Ledger(path).verify().holds
+    assert [entry.description for entry in Ledger(path).entries()] == ["before"]
 
 
 def test_a_clock_set_back_changes_no_order_and_no_total(
