@@ -72,6 +72,30 @@ class Routed(nn.Module):
         return found.reshape(inputs.shape)
 
 
+class Sorted(nn.Module):
+    """Examples by size, as packed sequences are, and back: those that are tried come sorted."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.outer = nn.Linear(6, 8), nn.Linear(8, 3)
+
+    def forward(self, inputs):
+        order = inputs[:, 0].argsort(descending=True)
+        return self.outer(self.inner(inputs[order]).tanh()[order.argsort()])
+
+
+class Scaled(nn.Module):
+    """A layer of which a hook makes the weight, times a number that is trained."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.utils.weight_norm(nn.Linear(6, 3))
+        self.scale = nn.Parameter(torch.tensor(1.5))
+
+    def forward(self, inputs):
+        return self.inner(inputs) * self.scale.exp()
+
+
 def convolutions():
     return nn.Sequential(
         nn.Conv2d(3, 8, 3, padding=1, stride=2), nn.GroupNorm(2, 8), nn.ReLU(),
@@ -114,6 +138,8 @@ MODELS = {
     "positions, batch second": (Positions, lambda: torch.randn(4, 5, 8)),
     "tied": (Tied, tokens),
     "routed": (Routed, lambda: torch.randn(4, 5, 6)),
+    "sorted within": (Sorted, lambda: torch.randn(4, 6)),
+    "a weight that is made, and one number": (Scaled, lambda: torch.randn(4, 6)),
     "adapters of any rank": (
         lambda: adapted(
             "llama", r=4, target_modules=["q_proj", "v_proj"], rank_pattern={"q_proj": 2}

@@ -6,7 +6,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from tacit.gradients import DPSGD, GivenNoise
-from tacit.training import FixedOrder, People, make_private
+from tacit.training import FixedOrder, People, Poisson, make_private
 from tests.training.loops import begun
 
 REPLACED = GivenNoise(multiplier=1.0, delta=1e-3, adjacency="replace")
@@ -154,6 +154,21 @@ def test_persons_come_in_the_order_of_the_loader():
     names = (["b", "c", "b", "d"], ["z", "c", "z", "d"])
     before, after = ([one.tolist() for one in People(of=every).groups(4)] for every in names)
     assert before == after == [[0, 2], [1], [3]]
+
+
+@pytest.mark.parametrize("sampling", [FixedOrder(shuffled=False), Poisson()])
+def test_where_a_replaced_person_stands_is_said_of_an_order_alone(sampling):
+    """One whose first record comes later moves those between into earlier batches of an order."""
+    groups = [People(of=list(every)).groups(4) for every in ("abca", "bcaa")]
+    assert [one.tolist() for one in groups[0]] == [[0, 3], [1], [2]]
+    assert [one.tolist() for one in groups[1]] == [[0], [1], [2, 3]]
+    private, _ = begun(
+        line(), long(4), batch=1, person=People(of=list("abca")), promise=REPLACED,
+        sampling=sampling,
+    )  # fmt: skip
+    private.close()
+    said = any("stands where the one before" in one for one in private.guarantees[0].assumptions)
+    assert said == isinstance(sampling, FixedOrder)
 
 
 class Routed(nn.Module):

@@ -217,6 +217,14 @@ def _see_rows(owner: Watcher, given: Any, count: int) -> None:
 def _wrong(owner: Watcher, given: Any, count: int) -> list[str]:
     """Return the parameters whose gradients are not those of single examples."""
     two = _rows(given, count, TRIED)
+    wrong: set[str] = set()
+    # in either order: a model that sorts its examples leaves them in one of the two as they are
+    for order in (two, part(two, torch.arange(TRIED).flip(0), TRIED)):
+        wrong |= _wrong_of(owner, order)
+    return sorted(wrong)
+
+
+def _wrong_of(owner: Watcher, two: Any) -> set[str]:
     # what these examples reach is tried, and nothing else
     owner.untried = []
     outputs = _run(owner, two, TRIED)
@@ -233,11 +241,11 @@ def _wrong(owner: Watcher, given: Any, count: int) -> list[str]:
     except SharedError as error:
         # all that is taken at that module is taken further out
         unit = next(one for one in owner.units if one.path == error.path)
-        return sorted(set(unit.names.values()))
+        return set(unit.names.values())
     wrong: set[str] = set()
     for index in range(TRIED):
         wrong |= set(_differing(owner, two, weights, index))
-    return sorted(wrong)
+    return wrong
 
 
 def _differing(owner: Watcher, two: Any, weights: Sequence[Tensor], index: int) -> Iterator[str]:

@@ -168,6 +168,9 @@ def rule_of(module: nn.Module) -> LayerRule | None:
     # a replaced or parametrised forward computes something else
     if "forward" in vars(module) or hasattr(module, "parametrizations"):
         return None
+    # so does one whose weight a hook makes of others, as the former weight_norm does
+    if set(module._parameters) - {"weight", "bias"}:
+        return None
     # a table that is renormalised, or whose gradients are scaled by how often others occur
     if isinstance(module, nn.Embedding) and (
         module.max_norm is not None or module.scale_grad_by_freq

@@ -142,7 +142,8 @@ class ParameterGradients:
 
     def add_dense(self, rows: Tensor) -> None:
         """Add a use by its gradients themselves, (B, …)."""
-        rows, self._squared = rows.flatten(1), None
+        # of a parameter that is one number, (B,), too
+        rows, self._squared = rows.reshape(len(rows), -1), None
         # float64 as soon as there is something to add: the sum is what is clipped
         self._dense = rows if self._dense is None else self._dense.double() + rows.double()
 

@@ -28,8 +28,10 @@ def publish_tensor(value: Tensor, noise: Tensor, deviations: Any) -> Tensor:
     drawn = np.ascontiguousarray(noise.detach().double().cpu().numpy())
     # one deviation, or one for each entry
     spread = deviations.cpu().numpy() if isinstance(deviations, Tensor) else deviations
-    # round((value + noise)/h) h with h a power of two set by the noise alone
-    return torch.from_numpy(publish_sum(clean, drawn, spread)).to(value.device)
+    # round((value + noise)/h) h with h a power of two set by the noise alone; NumPy makes a row of
+    # a single number
+    made = torch.from_numpy(publish_sum(clean, drawn, spread))
+    return made.reshape(value.shape).to(value.device)
 
 
 def let_out_gradients(model: torch.nn.Module) -> None:

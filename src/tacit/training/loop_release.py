@@ -20,7 +20,7 @@ from tacit.guarantees.base import Guarantee
 from tacit.releases import Kind, Release
 from tacit.releases.recompute import check_trained
 from tacit.training.people import PersonUnit
-from tacit.training.sampling import BY_COINS, AnySampling, SampledSteps
+from tacit.training.sampling import BY_COINS, AnySampling, FixedOrder, SampledSteps
 
 KIND = "private-training"
 SECRET = "whether any one {unit} was trained on"
@@ -48,8 +48,13 @@ TIED = (
     "told: gradients follow from the model as it was told and from their own record alone"
 )
 STREAMED = (
-    "the stream gives each {unit} once a pass at most, and none decides whether or where another "
-    "comes: no filter, buffer or cut of it follows from the {unit}s"
+    "the stream gives each {unit} once a pass at most, in the same order whenever it is read, and "
+    "none decides whether or where another comes: no filter, buffer or cut of it follows from the "
+    "{unit}s"
+)
+STANDS = (
+    "a person that is replaced stands where the one before stood: the order of the others' first "
+    "records is not its doing"
 )
 EARLY = "when the loop ended was decided without looking at the records or at losses of them"
 PUBLISHED = (
@@ -166,6 +171,8 @@ def certified(details: PrivateTraining) -> tuple[Guarantee, ...]:
         common.append(TIED)
     if details.drawn == "person":
         common.append(TOGETHER)
+        if isinstance(details.sampling, FixedOrder):
+            common.append(STANDS)
     if details.taken is not None and details.taken < schedule.steps:
         common.append(EARLY)
     return certified_profile(

@@ -17,6 +17,7 @@ from torch.utils.data import (
     IterableDataset,
     RandomSampler,
     SequentialSampler,
+    Subset,
 )
 
 from tacit._ground.reprs import shown
@@ -278,7 +279,30 @@ def check_loader(loader: Any, settings: LoopSettings) -> tuple[int, int]:
     if type(batches) is not BatchSampler:
         raise ValueError("loader: expected one with a batch_size, got batches of its own")
     _check_sampler(batches.sampler, count)
+    if settings.person is None and _repeats(loader.dataset):
+        raise ValueError(
+            "loader: expected each record once, got a Subset that has some several times, which "
+            "would be clipped and counted each by itself; protect whoever they are of by "
+            "LoopSettings(person=People(of=…))"
+        )
     return count, int(batches.batch_size)
+
+
+def _repeats(dataset: Any) -> bool:
+    """Whether a data set that is made of places in another has some of them twice."""
+    places = None
+    while isinstance(dataset, Subset):
+        own = np.asarray(dataset.indices)
+        dataset = dataset.dataset
+        if own.dtype.kind not in "iu":
+            # names, not places
+            return False
+        if hasattr(dataset, "__len__"):
+            # −1 is the last one
+            own = own % len(dataset)
+        # of a subset of a subset, places in the whole
+        places = own if places is None else own[places]
+    return places is not None and len(np.unique(places)) < len(places)
 
 
 def _check_stream(loader: DataLoader[Any], settings: LoopSettings) -> tuple[int, int]:

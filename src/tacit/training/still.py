@@ -30,7 +30,7 @@ class Still:
         self.model = digest_of_tensors(
             sorted((name, whole_of(one)) for name, one in self._all(trained=True))
         )
-        self._frozen = self._digest()
+        self._frozen, self._kept = self._digest(), self._unstored_digests()
 
     def check(self) -> None:
         """Refuse a buffer that was written to: what it learned no noise covers.
@@ -40,7 +40,9 @@ class Still:
         """
         found = self._versions()
         for name, held in self._buffers.items():
-            if found.get(name) != held:
+            # the tensor is held, so that no other one lies in its place
+            there, version = found.get(name, (None, 0))
+            if there is not held[0] or version != held[1]:
                 raise ValueError(
                     f"model: the buffer {name} changes in the forward pass, and what it learns of "
                     "the examples would be published without noise"
@@ -74,19 +76,28 @@ class Still:
                 )
 
     def check_values(self) -> None:
-        """Refuse a frozen parameter that is another now."""
+        """Refuse a frozen parameter or a buffer that is another now, whatever wrote there.
+
+        What writes into ``.data`` of a buffer counts no version.
+        """
+        now = self._unstored_digests()
+        for name, (shape, digest) in self._kept.items():
+            # a cache of positions may have grown
+            if name in now and now[name][0] == shape and now[name][1] != digest:
+                raise ValueError(
+                    f"model: the buffer {name} changes in the forward pass, and what it learns of "
+                    "the examples goes into the gradients of others in later steps"
+                )
         if self._digest() != self._frozen:
             raise ValueError(
                 "model: expected parameters that are not trained to stay as they were, got other "
                 "values, and the account covers no such change"
             )
 
-    def _versions(self) -> dict[str, tuple[int, int]]:
+    def _versions(self) -> dict[str, tuple[Tensor, int]]:
         stored = self._stored()
         return {
-            name: (id(one), one._version)
-            for name, one in self._model.named_buffers()
-            if name in stored
+            name: (one, one._version) for name, one in self._model.named_buffers() if name in stored
         }
 
     def _unstored(self) -> dict[str, tuple[Tensor, int]]:
@@ -96,6 +107,13 @@ class Still:
             name: (one, one._version)
             for name, one in self._model.named_buffers()
             if name not in stored and one.is_floating_point()
+        }
+
+    def _unstored_digests(self) -> dict[str, tuple[Any, str]]:
+        """Return type and shape of real numbers that are in no state dict, and their digest."""
+        return {
+            name: ((one.dtype, one.shape), digest_of_tensors([(name, one)]))
+            for name, (one, _) in self._unstored().items()
         }
 
     def _stored(self) -> set[str]:
@@ -178,4 +196,11 @@ def trained_parameters(
         raise ValueError("optimizer: expected parameters of the model, got others among them")
     if not found:
         raise ValueError("optimizer: expected parameters that require gradients, got none")
+    for name, one in found.items():
+        # noise and norms are of real entries
+        if not one.is_floating_point():
+            raise ValueError(
+                f"model: expected parameters of real numbers, got {name} of {one.dtype}; keep its "
+                "real and imaginary parts, as of torch.view_as_real"
+            )
     return found
