@@ -20,6 +20,7 @@ from tacit.accounting import (
 )
 from tacit.accounting.curves.composition import cap_by_moments, compose
 from tacit.accounting.curves.discretisation import ComposedPart, discretise
+from tacit.guarantees.adjacency import Adjacency
 from tests.accounting.oracles import (
     gaussian_delta,
     hockey_stick,
@@ -86,7 +87,7 @@ PRESENT = ("0.5", "0.3", "0.15", "0.05", "0")
 ABSENT = ("0.2", "0.3", "0.25", "0.2", "0.05")
 
 
-def channel_profile(present, absent):
+def channel_profile(present, absent, **said):
     """The exact curves of a finite channel, as a user would write them."""
     first, second = (np.array([float(p) for p in law]) for law in (present, absent))
 
@@ -101,7 +102,7 @@ def channel_profile(present, absent):
 
     return profile_from_curves(
         curve(first, second), curve(second, first), name="channel", source="test", assumptions=(),
-        infinite_mass=float(max(first[second == 0].sum(), second[first == 0].sum())),
+        infinite_mass=float(max(first[second == 0].sum(), second[first == 0].sum())), **said,
     )  # fmt: skip
 
 
@@ -123,7 +124,8 @@ def test_both_directions_of_a_finite_channel(count):
 
 @pytest.mark.parametrize("rate", [0.0, 0.01, 0.3, 1.0])
 def test_a_sampled_channel_composes_in_both_directions(rate):
-    sampled = channel_profile(PRESENT, ABSENT).poisson_subsample(rate, neighbours="add-remove")
+    once = channel_profile(PRESENT, ABSENT, adjacency=Adjacency.ADD_REMOVE.sentence())
+    sampled = once.poisson_subsample(rate)
     with_record = sampled_law(PRESENT, ABSENT, rate)
     for count in (1, 3):
         composed = sampled * count
@@ -186,6 +188,42 @@ def test_laplace_then_gaussian_is_the_integral_over_the_laplace_loss():
             truth = gaussian_delta(epsilon - 1, 1) / 2 + inner
             truth += mp.exp(-1) / 2 * gaussian_delta(epsilon + 1, 1)
             assert truth <= composed.delta(epsilon) <= truth * (1 + mpf("1e-6"))
+
+
+@pytest.mark.parametrize("rate", [0.1, 1.0])
+def test_a_sample_holds_whichever_input_has_the_record(rate):
+    sampled = channel_profile(PRESENT, ABSENT).poisson_subsample(rate)
+    assert sampled.adjacency == Adjacency.ADD_REMOVE.sentence()
+    for epsilon in EPSILONS:
+        for law, other in ((PRESENT, ABSENT), (ABSENT, PRESENT)):
+            mixed, alone = sampled_law(law, other, rate), [mpf(one) for one in other]
+            assert sampled.delta(epsilon) >= hockey_stick(mixed, alone, epsilon)
+            assert sampled.delta(epsilon) >= hockey_stick(alone, mixed, epsilon)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_releases_hold_whichever_input_is_first_in_each(named):
+    said = {"adjacency": Adjacency.ADD_REMOVE.sentence()} if named else {}
+    first, second = ("0.9", "0.1"), ("0.6", "0.4")
+    both = channel_profile(first, second, **said).compose(channel_profile(PRESENT, ABSENT))
+    # the order of the second channel is not said: it may be that of the first, or the other one
+    for law, other in ((PRESENT, ABSENT), (ABSENT, PRESENT)):
+        ahead, back = product_law(first, law), product_law(second, other)
+        for epsilon in EPSILONS:
+            assert both.delta(epsilon) >= hockey_stick(ahead, back, epsilon)
+            assert both.delta(epsilon) >= hockey_stick(back, ahead, epsilon)
+
+
+def test_a_loss_without_an_order_leaves_another_its_own():
+    channel, named = channel_profile(PRESENT, ABSENT), Adjacency.REPLACE.sentence()
+    alone = channel.compose(randomized_response(0.5))
+    assert np.any(alone.forward(np.array([1.0])) != alone.backward(np.array([1.0])))
+    # beside neighbours with a name it may be either of them
+    flip = profile_from_curves(
+        randomized_response(0.5).forward, name="flip", source="test", assumptions=(),
+        adjacency=named,
+    )  # fmt: skip
+    assert channel.compose(flip).symmetric
 
 
 @pytest.mark.parametrize("step", [1e-3, 0.0317, 0.5])

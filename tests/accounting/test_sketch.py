@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 from mpmath import mp, mpf
-from scipy.stats import multivariate_normal
+from scipy.stats import chi2, multivariate_normal
 
 from tacit.accounting import sketch, sketch_from_ratio, sketch_within
 from tacit.accounting.numerics.contour import CentredLoss, Contours, log_integrals
@@ -329,3 +329,24 @@ def test_a_sketch_of_many_columns_falls_in_epsilon(both_orders):
     deltas = [profile.delta(epsilon) for epsilon in (0.0, 0.01, 0.0149, 0.1, 0.5, 1.0)]
     assert deltas == sorted(deltas, reverse=True)
     assert deltas[0] < 0.93
+
+
+def _of_ratio(ratio, columns, gamma):
+    """H_γ of columns of N(0, l) against as many of N(0, 1): the event is a tail of S = Σ x²."""
+    # ln P/Q = −(r/2) ln l − (S/2)(1/l − 1)
+    end = (-columns * math.log(ratio) - 2 * np.log(gamma)) / (1 / ratio - 1)
+    tail = chi2.cdf if ratio < 1 else chi2.sf
+    return tail(end / ratio, columns) - gamma * tail(end, columns)
+
+
+@pytest.mark.parametrize("ratio", [0.5, 2.0])
+def test_a_sample_of_a_sketch_holds_whichever_covariance_the_record_has(ratio):
+    # the record's covariance is half the other's, or twice it: both are as the interval says
+    profile = sketch_within(rank=12, dim=1, lowest=0.5, highest=1.0)
+    sampled, rate = profile.poisson_subsample(0.1), 0.1
+    for epsilon in (0.01, 0.3, 1.0):
+        true = rate * _of_ratio(ratio, 12, 1 + math.expm1(epsilon) / rate)
+        assert sampled.delta(epsilon) >= true
+    # one of the two orders is met
+    worst = max(_of_ratio(one, 12, 1 + math.expm1(1.0) / rate) for one in (0.5, 2.0))
+    assert sampled.delta(1.0) == pytest.approx(rate * worst, rel=1e-6)

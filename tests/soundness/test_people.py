@@ -214,6 +214,28 @@ def test_a_choice_has_its_chances():
     assert ((found - expected)[:3] ** 2 / expected[:3]).sum() < stats.chi2.isf(1e-6, 2)
 
 
+class Told:
+    """Bits that say of how many outcomes one is drawn."""
+
+    def randrange(self, stop):
+        assert stop > 0
+        self.stop = stop
+        return 0
+
+
+@pytest.mark.parametrize("rate", [Fraction(1, 7), Fraction(139), Fraction(10**9)])
+def test_a_choice_of_any_rate_ends_and_rules_nothing_out(rate):
+    bits = Told()
+    for gap in (0, 1, 2, 10**9):
+        # one place alone, and the best beside it: their weights
+        assert choose([gap], [1], rate, bits) == 0
+        own = bits.stop
+        choose([0, gap], [1, 1], rate, bits)
+        odds = Fraction(own, bits.stop - own)
+        # as likely as the promise says, or likelier, and never beyond the last of 100 bits
+        assert odds >= Fraction(math.exp(-200.0 if gap else 0.0)) * (1 - Fraction(1, 2**40))
+
+
 @certifies(GaussianDP)
 @pytest.mark.parametrize("mu", [0.01, 0.05, 0.3, 1.0, 4.0])
 def test_a_bounded_range_is_no_better_than_its_gaussian(mu):

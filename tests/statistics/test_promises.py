@@ -283,6 +283,7 @@ def test_strengths_agree():
         (Rows, {"success": 0.5}, "success: expected more than 0.5"),
         (Rows, {"epsilon": 1.0}, "delta: expected a value beside epsilon"),
         (Rows, {"delta": 0.1}, "epsilon: expected a value beside delta"),
+        (Table, {"epsilon": 1e-200, "person": "who"}, "epsilon: expected at least 1e-50"),
         (Rows, {"success": 0.6, "bounds": BOUNDS}, "bounds"),
         (Rows, {"success": 0.6, "method": "exact"}, "method"),
         (Rows, {"success": 0.6, "rate": 0.6}, "rate"),

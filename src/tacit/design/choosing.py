@@ -37,7 +37,9 @@ def choose(gaps: Sequence[int], sizes: Sequence[int], rate: Fraction, bits: Bits
 
     Source: McSherry and Talwar (2007); Dong, Durfee and Rogers (2020) for the bounded range.
     """
-    deepest = math.ceil(DEEPEST / rate)
+    # no steeper than that: weights that vanish would tell places apart for certain, or all be 0
+    rate = min(rate, Fraction(DEEPEST))
+    deepest = math.floor(DEEPEST / rate)
     cut = [min(int(gap), deepest) for gap in gaps]
     weights = _weights(set(cut), rate)
     ends = list(accumulate(size * weights[gap] for size, gap in zip(sizes, cut, strict=True)))

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeAlias
 
 from tacit._ground.values import Count, Flag, Positive, Share, Spelled, Within, value
 from tacit.guarantees.adjacency import Adjacency
-from tacit.releases.strength import gaussian_mu
+from tacit.releases.strength import check_epsilon, gaussian_mu
 
 Ends: TypeAlias = tuple[float, float]
 # Found privately, from the table.
@@ -310,6 +310,8 @@ class Table:
     def _together(self) -> None:
         check_strength(self, 0.5)
         check_unit(self)
+        if self.pure:
+            check_epsilon(self.epsilon)
         if self.consistent and self.person is None:
             raise ValueError("consistent: expected a person whose rows are hidden, got none")
         if self.sought and (self.person is None or self.epsilon is None or self.delta is None):

@@ -102,6 +102,16 @@ def checked_mu(name: str, mu: float) -> float:
     return mu
 
 
+def check_epsilon(epsilon: float | None) -> None:
+    """Refuse an ε without δ that is so small that noise leaves double precision.
+
+    Raises:
+        ValueError: it is.
+    """
+    if epsilon is not None and epsilon < SMALLEST_MU:
+        raise ValueError(f"epsilon: expected at least {SMALLEST_MU:g}, got {epsilon:.3g}")
+
+
 def _hockey_stick(epsilon: float, mu: float) -> float:
     """Return ``Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ)`` as double precision has it."""
     return float(ndtr(0.5 * mu - epsilon / mu)) - math.exp(

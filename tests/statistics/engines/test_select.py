@@ -476,3 +476,11 @@ def test_a_query_too_deep_to_read_is_refused():
     frame = pd.DataFrame({"who": ["a"], "x": [1.0]})
     with pytest.raises(ValueError, match="too deep"):
         prepare_sql(deep, {"t": frame}, Table(epsilon=1.0, person="who", clip=1))
+
+
+@pytest.mark.parametrize("long", ["*".join(["x"] * 20), "x" + "/2" * 20])
+def test_a_number_whose_sql_would_grow_without_end_is_refused(long):
+    frame = pd.DataFrame({"who": ["a"], "x": [1.0]})
+    promise = Table(epsilon=1.0, person="who", clip=1, bounds={"x": (0, 1)})
+    with pytest.raises(ValueError, match="fewer products and divisions"):
+        prepare_sql(f"SELECT SUM({long}) FROM t", {"t": frame}, promise)

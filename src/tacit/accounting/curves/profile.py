@@ -297,7 +297,8 @@ class PrivacyProfile:
         """Return the profile of both releases together, both profiles fixed in advance.
 
         Pessimistic discretisation of the two losses and their convolution; the result can be
-        composed again.
+        composed again. Where neither adjacency says which of two different curves is of the input
+        that comes first, that input may be first in one release and second in the other.
 
         Args:
             other: A profile for the same neighbours.
@@ -351,7 +352,8 @@ class PrivacyProfile:
         """Return the profile when every record enters the release with probability q.
 
         ``"add-remove"``: P is the law with the record and Q without it. The sampled law
-        (1 − q)Q + qP against Q, exactly, in both directions.
+        (1 − q)Q + qP against Q, exactly, in both directions. Where the profile's adjacency does not
+        say which of two different curves has the record first, both are the larger one.
         ``"replace"``: q δ(ln(1 + (e^ε − 1)/q)) for ε >= 0 in both directions; sound where δ bounds
         every pair among the record, its replacement, and neither. ``without`` makes it tighter
         where a record is closer to none than to another: the least over s in [0, 1] of
@@ -378,6 +380,9 @@ class PrivacyProfile:
         rate = in_interval("sampling_rate", sampling_rate, 0.0, 1.0)
         relation = self._relation(neighbours)
         forward, backward = self.forward, self.backward
+        if self.adjacency == ANY_NEIGHBOURS:
+            # either input may be the one with the record
+            forward = backward = larger(forward, backward)
         if without is not None:
             _check_without(without, relation)
             if 0.0 < rate < 1.0:
@@ -540,7 +545,7 @@ def _compose(
     that there are filters, on Rényi curves and on μ, in `tacit.ledger`.
     """
     # each loss as often as it occurs, those that have a closed form together
-    gathering = gathered([part for profile, count in parts for part in profile.parts(count)])
+    gathering = gathered(_aligned(parts, adjacency))
     together = Composition(gathering)
     forward, backward = together.curves
     # what the parts' divergences are sums of, and so is theirs
@@ -569,6 +574,24 @@ def _compose(
         composition=together,
         mechanism=composed([(profile.mechanism, count) for profile, count in parts]),
     )
+
+
+def _aligned(parts: Sequence[tuple[PrivacyProfile, int]], adjacency: str) -> list[ComposedPart]:
+    """Return all losses, P being the same input in each: the larger curve where that is not said.
+
+    One loss alone, however often, has one order. Another beside it may have the other one.
+    """
+    found = [(profile, part) for profile, count in parts for part in profile.parts(count)]
+    kinds = {(part.forward, part.backward) for _, part in found if not part.symmetric}
+    aligned = []
+    for profile, part in found:
+        # of neighbours with a name P is the one with the record, unless either may be replaced
+        unsaid = profile.adjacency in (ANY_NEIGHBOURS, Adjacency.REPLACE.sentence())
+        if unsaid and (len(kinds) > 1 or profile.adjacency != adjacency):
+            both = larger(part.forward, part.backward)
+            part = replace(part, forward=both, backward=both)
+        aligned.append(part)
+    return aligned
 
 
 def _addends(profile: PrivacyProfile, count: int) -> list[tuple[Curve, int]]:

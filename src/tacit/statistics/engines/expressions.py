@@ -37,6 +37,8 @@ TURNED = {"=": "=", "<>": "<>", ">": "<", ">=": "<=", "<": ">", "<=": ">="}
 ISO = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d)?)?\Z")
 # Products of smaller factors are taken as 0, so that none is too small for a double.
 SMALLEST, LARGEST = 1e-150, 1e100
+# Characters of a number as it is written for an engine.
+LONGEST = 2**16
 # Places behind the point of the first digit of a number that is read.
 LEAST_DIGIT = -300
 # Whole numbers that are compared as such: of 126 bits, which every engine has a type for.
@@ -178,8 +180,19 @@ class ExpressionReader:
         """Return a number of a row as a double or NULL, and within which bounds it is.
 
         Raises:
-            ValueError: a construct that is not known, or a column without bounds.
+            ValueError: a construct that is not known, a column without bounds, or an expression
+                that is too long in SQL.
         """
+        text, ends = self._number(node)
+        # a factor is written twice, so that a product of n of them has 2ⁿ parts
+        if len(text) > LONGEST:
+            raise ValueError(
+                "sql: expected an expression of fewer products and divisions, got one of "
+                f"{len(text):,} characters in SQL: store what is computed as a column"
+            )
+        return text, ends
+
+    def _number(self, node: exp.Expression) -> tuple[str, Ends]:
         if isinstance(node, exp.Paren):
             return self.number(node.this)
         if isinstance(node, exp.Column):

@@ -10,8 +10,10 @@ from tacit._ground.lazy import install_with
 from tacit.statistics.engines.dialects import POSTGRES, Dialect
 from tacit.statistics.engines.schema import TableThere, TypedColumn, kind_of
 
-# Dates as ISO has them, and every digit of a number.
-SETTINGS = ("SET DateStyle = 'ISO'", "SET extra_float_digits = 3")
+# Dates as ISO has them, every digit of a number, and no text of a query that ends at a backslash.
+SETTINGS = (
+    "SET DateStyle = 'ISO'", "SET extra_float_digits = 3", "SET standard_conforming_strings = on",
+)  # fmt: skip
 
 
 class PostgreSQL:
