@@ -18,7 +18,7 @@ from tacit import codec
 from tacit._ground.checks import Array
 from tacit.codec import APART, HOLDER, MISSING
 from tacit.covariance import Covariance, Diagonal
-from tacit.documents import dumps, loads
+from tacit.documents import Envelope, dumps, loads
 from tacit.guarantees import InformationBound
 from tacit.guarantees.base import Guarantee
 
@@ -311,3 +311,15 @@ def test_the_schema_takes_what_is_written_and_refuses_what_is_not():
         (("either", "type"), "Whole"), (("pair",), [1]), (("named",), []),
     ):  # fmt: skip
         assert not validator.is_valid(edited(place, value)), place
+
+
+def test_what_is_nested_without_end_is_refused_in_words():
+    deep: Any = 1.0
+    for _ in range(900):
+        deep = [deep]
+    for place in ("numbers", "number", "noise", "held"):
+        with pytest.raises(ValueError, match=place) as refused:
+            codec.read(Whole, edited((place,), deep), "whole")
+        assert len(str(refused.value)) < 200
+    with pytest.raises(ValueError, match="format"):
+        Envelope("tacit.example", 1).fields("example", {"format": deep})

@@ -361,7 +361,11 @@ def _array(base: Any, notes: tuple[Any, ...], content: Any, name: str) -> Any:
             return [inside(one, f"{place}[{index}]") for index, one in enumerate(entry)]
         return _scalar(int, (), entry, place) if whole else _number(entry, notes, place)
 
-    numbers = inside(content, name)
+    try:
+        numbers = inside(content, name)
+    except RecursionError:
+        # deeper than any array has dimensions
+        return _refused(name, f"an array of {dtype}", content)
     try:
         return np.array(numbers, dtype=dtype)
     except (TypeError, ValueError, OverflowError):

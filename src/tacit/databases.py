@@ -21,8 +21,12 @@ WAIT_SECONDS, CONNECT_SECONDS = 60, 10
 SECRETS = ("password", "sslpassword")
 # The execution option of a transaction that only reads.
 READ_ONLY = "tacit_read_only"
-# A commit is on the disk when it returns.
+# A commit is on the disk when it returns, of a server too that does not wait by itself.
 PRAGMAS = ("foreign_keys = ON", "synchronous = FULL")
+WAIT_FOR_DISK = (
+    "SELECT set_config('synchronous_commit', 'on', true) "
+    "WHERE current_setting('synchronous_commit') = 'off'"
+)
 REASONS = {
     "file is not a database": "it is not a SQLite database",
     "malformed": "the database is corrupt",
@@ -97,12 +101,14 @@ def open_engine(
     }  # fmt: skip
     if url.get_backend_name() != "sqlite":
         try:
-            return sa.create_engine(
+            server = sa.create_engine(
                 url,
                 pool_pre_ping=True,
                 connect_args={"connect_timeout": CONNECT_SECONDS},
                 **options,
             )
+            sa.event.listen(server, "begin", _begun_on_server)
+            return server
         except ModuleNotFoundError:
             raise ValueError(
                 f"{name}: {label_of(url)} needs the driver psycopg: {install_with('postgres')}"
@@ -129,10 +135,14 @@ def open_engine(
 
 
 def transaction_options(url: sa.URL, *, write: bool) -> dict[str, Any]:
-    """Return the execution options of a transaction: what only reads sees one moment."""
+    """Return the execution options of a transaction: what only reads sees one moment.
+
+    What writes sees what the one before it wrote once it holds its lock, whatever a server's own
+    default is.
+    """
     options: dict[str, Any] = {READ_ONLY: not write}
-    if not write and url.get_backend_name() != "sqlite":
-        options["isolation_level"] = "REPEATABLE READ"
+    if url.get_backend_name() != "sqlite":
+        options["isolation_level"] = "READ COMMITTED" if write else "REPEATABLE READ"
     return options
 
 
@@ -146,3 +156,8 @@ def _begun(connection: sa.Connection) -> None:
     read_only = connection.get_execution_options().get(READ_ONLY)
     # BEGIN IMMEDIATE: a writer waits here, not in the middle of what it does
     connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+
+def _begun_on_server(connection: sa.Connection) -> None:
+    if not connection.get_execution_options().get(READ_ONLY):
+        connection.exec_driver_sql(WAIT_FOR_DISK)

@@ -16,7 +16,9 @@ Read = TypeVar("Read")
 
 INFINITIES = {"Infinity": math.inf, "-Infinity": -math.inf}
 # What reading a document whose fields are of the wrong kind ends in.
-MALFORMED = (KeyError, TypeError, IndexError, AttributeError, OverflowError)
+MALFORMED = (
+    KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError,
+)  # fmt: skip
 
 
 def dumps(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors.torch import load_file, save_file
 
 from tacit import Run, load
 from tacit.adapters import (
@@ -221,6 +222,11 @@ def test_files_that_were_changed_are_refused(tmp_path):
     content[-1] ^= 1
     place.write_bytes(content)
     with pytest.raises(ValueError, match="expected the weights that the guarantee is about"):
+        read_adapter(tmp_path / "a")
+    content[-1] ^= 1
+    place.write_bytes(content)
+    save_file(load_file(place), place, {"format": "pt", "note": "a record"})
+    with pytest.raises(ValueError, match="other metadata"):
         read_adapter(tmp_path / "a")
 
 

@@ -11,6 +11,7 @@ from tacit.design import isotropic
 from tacit.hidden_states import Differences
 from tacit.hidden_states import release as release_states
 from tacit.releases import save_rows
+from tacit.releases.stores import write_rows
 from tests.cli_runner import QUICK, Tacit, refused, write_table
 from tests.forks import command as command_of
 from tests.forks import forked
@@ -131,3 +132,38 @@ def test_a_file_that_says_more_than_its_proof_never_begins_with_holds(
     assert done.code == 1
     assert done.out.startswith(f"{path}: only the proof in it holds\n")
     assert "the rest of the file disagrees with what was checked" in done.out
+
+
+def piped(content: str) -> str:
+    """Return the path of a pipe that holds a content, and can be read once."""
+    reader, writer = os.pipe()
+    os.write(writer, content.encode())
+    os.close(writer)
+    return f"/dev/fd/{reader}"
+
+
+def test_of_a_pipe_what_is_checked_and_what_is_compared_are_one(stored: Path, tacit: Tacit) -> None:
+    whole = json.loads(stored.read_text())
+    assert tacit("verify", piped(json.dumps(whole))).code == 0
+    assert tacit("gate", piped(json.dumps(whole)), "--max-success", "0.6").code == 0
+    assert tacit("show", piped(json.dumps(whole))).code == 0
+    lower = [{**held, "success": 0.51} for held in whole["guarantees"][:1]]
+    edited = {**whole, "guarantees": [*lower, *whole["guarantees"][1:]]}
+    # of another format nothing is compared, and a field twice is read in two ways
+    other, twice = (
+        {**edited, "format": "tacit.other"},
+        json.dumps(whole).replace("{", '{"a": 1, ', 1),
+    )
+    for content in (json.dumps(edited), json.dumps(other), twice.replace("{", '{"a": 2, ', 1)):
+        done = tacit("verify", piped(content))
+        assert done.code, done.out
+        assert not any(line.endswith(": holds") for line in done.out.splitlines()[:1])
+
+
+def test_a_file_of_other_rows_is_not_what_its_proof_is_of(tmp_path: Path, tacit: Tacit) -> None:
+    states, path = np.random.default_rng(1).normal(size=(4, 2)), tmp_path / "rows.npy"
+    noisy = release_states(states, isotropic([1.0, 1.0], 4.0), Differences(listed=[[2.0, 0.0]]))
+    layout = noisy.details.layout
+    write_rows("out", path, [states.astype(layout.dtype)], layout, lambda _: noisy)
+    done = tacit("verify", path)
+    assert (done.code, "not those that were released" in done.out) == (1, True), done

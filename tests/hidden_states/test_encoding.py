@@ -15,22 +15,26 @@ torch = pytest.importorskip("torch")
 from safetensors import safe_open  # noqa: E402
 from safetensors.numpy import load_file, save_file  # noqa: E402
 
+from tacit.design import isotropic  # noqa: E402
 from tacit.gate import Policy, check_release  # noqa: E402
 from tacit.guarantees import SuccessBound, guarantee_from_dict  # noqa: E402
 from tacit.hidden_states import (  # noqa: E402
     Codebook,
     CodebookFit,
+    Differences,
     ProductCodebook,
     ProductFit,
     PromptCodes,
     decode_codes,
     prepare_codes,
+    prepare_states,
 )
 from tacit.hidden_states.codebooks.encoding import finite_blocks  # noqa: E402
 from tacit.hidden_states.codebooks.proof import proof  # noqa: E402
 from tacit.hidden_states.codebooks.release import guarantees_of  # noqa: E402
 from tacit.ledger import Ledger  # noqa: E402
 from tacit.releases import load, open_vectors, vectors  # noqa: E402
+from tacit.releases.stores import Layout, write_rows  # noqa: E402
 from tests.forks import forked  # noqa: E402
 
 ROWS = np.random.default_rng(0).normal(size=(1000, 8)).astype(np.float32)
@@ -456,6 +460,24 @@ def test_codes_are_not_passed_off_as_decoded_vectors(plain, tmp_path):
     side.write_text(json.dumps({**content, "decoded": True}))
     with pytest.raises(ValueError, match="expected floating-point numbers"):
         check_release(place, Policy(max_factor=16))
+
+
+def test_decoded_vectors_are_claimed_and_no_more_of_them_than_codes(plain, tmp_path):
+    codes, back = tmp_path / "codes.npy", tmp_path / "back.npy"
+    released, asked = prepare_codes(plain, ROWS, out=codes).draw(), Policy(max_factor=16)
+    decode_codes(plain, codes, back)
+    told = [check_release(path, asked).checks[0].sentence for path in (codes, back)]
+    assert ["the codebook that its rows were decoded with" in one for one in told] == [False, True]
+    # the rows themselves are no vectors of so few codes, and nothing decodes noisy states
+    noisy = prepare_states(ROWS, isotropic(np.ones(8), 4.0), Differences(listed=np.eye(8))).draw()
+    for release, why in (
+        (released, f"more vectors than its {plain.sizes[0]} codes stand for"),
+        (noisy, "nothing decodes its states"),
+    ):
+        layout = Layout("states", ROWS.shape, ROWS.dtype, decoded=True)
+        write_rows("out", back, [ROWS], layout, lambda _, held=release: held)
+        with pytest.raises(ValueError, match=why):
+            load(back)
 
 
 def test_a_store_without_its_certificate_is_a_sentence(plain, tmp_path):

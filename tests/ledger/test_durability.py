@@ -225,3 +225,13 @@ def test_a_clock_set_back_changes_no_order_and_no_total(
         ledger.reserve("s", nats(0.5), "whatever day it is")
     assert ledger.verify().holds
     assert [entry.time[:4] for entry in ledger.entries()] == ["2026", "2001"]
+
+
+def test_nobody_beside_owner_and_group_reads_a_ledger(tmp_path):
+    before = os.umask(0)
+    try:
+        ledger = Ledger(tmp_path / "ledger.db")
+        ledger.set_budget("s", mi_budget=1.0)
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o660}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 
 from tacit.ledger import Budget, BudgetExceededError, Ledger, NoBudgetError, verify_ledger
+from tests.cli_runner import Tacit
 from tests.ledger.guarantees import gdp, nats
 from tests.ledger.old import OldLedger
 from tests.ledger.race import race
@@ -25,6 +27,39 @@ def edit(location: str, *statements: str) -> None:
 def test_a_location_without_a_ledger_is_not_made_unasked(postgres: str) -> None:
     with pytest.raises(ValueError, match="holds no ledger"):
         Ledger(postgres, create=False)
+
+
+def test_a_dry_run_makes_no_tables(postgres: str, tmp_path: Path, tacit: Tacit) -> None:
+    import psycopg
+
+    data = tmp_path / "t.csv"
+    data.write_text("a\n" + "\n".join(map(str, range(40))) + "\n")
+    asked = ("statistic", data, "--query", "mean", "--success", "0.6", "--no-attack")
+    for more, tables in ((("--dry-run",), 0), ((), 5)):
+        done = tacit(*asked, "--ledger", postgres, *more)
+        assert done.code == 0, done.err
+        with psycopg.connect(postgres) as connection:
+            named = "SELECT count(*) FROM pg_tables WHERE tablename LIKE 'tacit%'"
+            assert connection.execute(named).fetchone() == (tables,)
+
+
+def test_a_commit_is_on_the_disk_whatever_the_server_does_by_itself(postgres: str) -> None:
+    for setting in ("synchronous_commit = off", "default_transaction_isolation = 'serializable'"):
+        edit(
+            postgres,
+            "DO $$ BEGIN EXECUTE format("
+            f"'ALTER DATABASE %I SET {setting.replace(chr(39), chr(39) * 2)}', current_database()"
+            "); END $$",
+        )
+    ledger = Ledger(postgres)
+    ledger.set_budget("s", mi_budget=1.0)
+    with ledger._store.transaction() as connection:
+        told = [
+            connection.exec_driver_sql(f"SHOW {name}").scalar()
+            for name in ("synchronous_commit", "transaction_isolation")
+        ]
+    assert told == ["on", "read committed"]
+    assert ledger.verify().holds
 
 
 @pytest.mark.parametrize("moment", ["INSERT INTO tacit_chain", "UPDATE tacit_meta"])

@@ -224,3 +224,8 @@ def test_what_a_file_says_beside_its_proof_is_held_against_it(tmp_path: Path) ->
     assert "statement" in told({**account, "statement": "Nothing is learnt."})
     whole = {**account["guarantee"], "adjacency": "all that a person ever did"}
     assert "guarantee" in told({**account, "guarantee": whole})
+    source = {**account["guarantee"], "source": "proved elsewhere", "evidence": "theorem"}
+    assert "guarantee" in told({**account, "guarantee": source})
+    assert "those of no account" in told({**account, "certified": 0.1})
+    assert told({"proof": account["proof"]}) == ""
+    assert "neither" in told({"proof": account["proof"], "epsilon": 0.1})

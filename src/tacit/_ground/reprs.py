@@ -38,16 +38,23 @@ def _represented(self: Any) -> str:
     return f"{type(self).__qualname__}({', '.join(parts)})"
 
 
-def shown(value: Any) -> str:
-    """Return a value in a few characters: an array as its type and shape, without its numbers."""
+def shown(value: Any, *, depth: int = LONGEST) -> str:
+    """Return a value in a few characters: an array as its type and shape, without its numbers.
+
+    Of lists within lists so many levels are shown, and how long the last ones are.
+    """
     if hasattr(value, "shape") and hasattr(value, "dtype") and tuple(value.shape):
         return f"<{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}>"
-    if isinstance(value, (tuple, list, dict)) and len(value) > LONGEST:
+    nested = isinstance(value, (tuple, list, dict))
+    if nested and (len(value) > LONGEST or not depth):
         return f"<{type(value).__name__} of {len(value)}>"
     if isinstance(value, (tuple, list)):
-        inside = ", ".join(shown(entry) for entry in value)
+        inside = ", ".join(shown(entry, depth=depth - 1) for entry in value)
         return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' * (len(value) == 1)})"
     if isinstance(value, str):
         return repr(value if len(value) <= LONGEST_TEXT else value[: LONGEST_TEXT - 1] + "…")
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:
+        return f"{type(value).__name__}(…)"
     return f"{type(value).__name__}(…)" if len(text) > LONGEST_TEXT else text

@@ -25,6 +25,8 @@ from tacit.runs.identity import digest_of_tensors
 WEIGHTS, RELEASE = "adapter_model.safetensors", "tacit.json"
 CONFIGURATION = "adapter_config.json"
 PREFIX = "base_model.model."
+# What stands beside the weights in their file, as peft reads it.
+METADATA = {"format": "pt"}
 # How peft calls what a model is for.
 PEFT_TASKS = {"causal": "CAUSAL_LM"}
 # Between outputs of the trained model and of the reloaded one, of the largest output.
@@ -103,7 +105,7 @@ def write_adapter(
     temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}.tmp")
     try:
         temporary.mkdir(parents=True)
-        save_file(_tensors(factors), temporary / WEIGHTS, metadata={"format": "pt"})
+        save_file(_tensors(factors), temporary / WEIGHTS, metadata=METADATA)
         (temporary / CONFIGURATION).write_text(
             _configuration_text(factors, task, base), encoding="utf-8"
         )
@@ -188,6 +190,7 @@ def read_adapter(folder: str | Path) -> Release[TrainedAdapter]:
     Raises:
         ValueError: no adapter of tacit, its release contradicts itself, or its weights are others.
     """
+    from safetensors import safe_open
     from safetensors.torch import load_file
 
     place = Path(folder).expanduser()
@@ -203,8 +206,15 @@ def read_adapter(folder: str | Path) -> Release[TrainedAdapter]:
         raise ValueError(f"folder: expected {WEIGHTS} in {place}, got none")
     try:
         held = load_file(place / WEIGHTS)
+        with safe_open(place / WEIGHTS, "pt") as file:
+            beside = file.metadata()
     except Exception as error:
         raise ValueError(f"folder: cannot read {WEIGHTS} ({type(error).__name__})") from None
+    # words that no digest covers could carry anything out
+    if beside != METADATA:
+        raise ValueError(
+            f"folder: expected {WEIGHTS} in {place} as it was written, got other metadata"
+        )
     # the guarantee is about these weights and no others
     if digest_of_tensors(sorted(held.items())) != dict(release.digests)[ADAPTER]:
         raise ValueError(

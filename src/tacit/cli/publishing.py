@@ -229,13 +229,17 @@ class Destination:
             return here
         from tacit._ground.files import check_writable
         from tacit.ledger import Ledger
+        from tacit.ledger.store import MissingLedgerError
 
         path = ledger_file(location)
-        if path is not None and not check_writable("--ledger", path).exists():
+        if path is not None:
+            check_writable("--ledger", path)
+        try:
+            book = Ledger(location, create=False)
+        except MissingLedgerError:
             # A ledger is made when there is something to write into it.
-            name = flags.secret or source.fingerprint
+            name = _named_secret(flags, source)
             return replace(here, secret=name, no_budget=flags.no_budget)
-        book = Ledger(location)
         name = _checked_secret(book, flags, source, spends, seeded=seed is not None)
         return replace(here, ledger=book, secret=name, no_budget=flags.no_budget)
 
@@ -437,6 +441,14 @@ def tell_prepared(prepared: Prepared[Any], output: JsonOutput) -> None:
     output.tell()
 
 
+def _named_secret(flags: Charged, source: Source) -> str:
+    """Return the secret's name: the flag's, or the fingerprint of what is read."""
+    name = source.fingerprint if flags.secret is None else flags.secret
+    if name is None:
+        raise ValueError("--secret: expected the name of the secret in the ledger, got none")
+    return name
+
+
 def _checked_secret(
     book: Ledger, flags: Charged, source: Source, spends: str, *, seeded: bool
 ) -> str:
@@ -444,11 +456,9 @@ def _checked_secret(
     from tacit.cli.ledger import name_of_rows
     from tacit.ledger.filters import uncounted
 
-    secret = flags.secret
-    if secret is None:
-        if source.fingerprint is None:
-            raise ValueError("--secret: expected the name of the secret in the ledger, got none")
-        secret = name_of_rows(book, source.fingerprint, source.file_digest)
+    secret = _named_secret(flags, source)
+    if flags.secret is None:
+        secret = name_of_rows(book, secret, source.file_digest)
     budget, left = book.budget(secret), book.remaining(secret)
     if budget is None or left is None:
         if not flags.no_budget:

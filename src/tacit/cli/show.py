@@ -40,7 +40,7 @@ def show(
     if is_attack(content):
         _tell_attack(output, AttackFile.from_dict(content))
         return
-    found = read_checked(release)
+    found = read_checked(release, content=content)
     console = output.console
     tell_title(console, verdict(found.release))
     for label, text in lines(found.release):

@@ -13,12 +13,18 @@ from typing import Annotated, Any
 
 import typer
 
+from tacit.cli.console import harmless
 from tacit.cli.options import Force, Json
 from tacit.cli.output import json_output
-from tacit.documents import dumps
+from tacit.documents import dumps, loads
 
 # Exit statuses of the checker, and bytes of a file that it reads.
 HELD, WORSE, REFUSED, MOST_BYTES = 0, 1, 2, 32 << 20
+# The fields of an account; what papers publish and what others would need are no claims.
+ACCOUNT = {
+    "mechanism", "settings", "parameter", "guarantee", "advantage", "success", "prior",
+    "infinite_mass", "published", "others", "statement", "proof",
+}  # fmt: skip
 # What two machines lose otherwise of a number.
 ROUNDING = 1e-6
 
@@ -43,12 +49,14 @@ def verify(
     Runs `python -m tacit_check FILE…` in a process of its own, which uses no code of Tacit. The
     rest of each file is then compared with what was checked.
     """
-    read = {f"FILE {place}": path for place, path in enumerate(dict.fromkeys(files), 1)}
+    files = list(dict.fromkeys(files))
+    read = {f"FILE {place}": path for place, path in enumerate(files, 1)}
     output = json_output(json, force, {"--data": data, **read})
     from tacit.releases.loading import PAGES
 
     options = [*([] if json is None else ["--json"]), *([] if data is None else ["--data", data])]
     with tempfile.TemporaryDirectory() as folder:
+        # read once: of a pipe nothing is left, and what is checked and what is compared are one
         held = {path: _as_json(path, Path(folder) / f"{k}.json") for k, path in enumerate(files)}
         # a file of a name that starts with a dash is a file
         # a folder of files from elsewhere is no place of modules
@@ -56,7 +64,7 @@ def verify(
         done = subprocess.run(command, stdout=subprocess.PIPE)
         if done.returncode not in (HELD, WORSE, REFUSED):
             raise ValueError(f"FILE: the checker ended before it said what it found of {files[0]}")
-        other = {path: beside(one) for path, one in held.items()}
+        other = {path: beside(one, path) for path, one in held.items()}
     named = {one: path for path, one in held.items()}
     told = done.stdout.decode("utf-8", "replace")
     if json is not None:
@@ -70,44 +78,67 @@ def verify(
         output.tell()
     else:
         for one, path in named.items():
-            told = told.replace(f"{one}: ", f"{path}: ") if one != path else told
+            told = told.replace(f"{one}: ", f"{path}: ")
             if other[path]:
                 # nobody stops reading at a line that is about the proof alone
                 told = told.replace(f"{path}: holds\n", f"{path}: only the proof in it holds\n")
-        typer.echo(told, nl=False)
-        for path in files:
-            if Path(path).suffix.lower() in PAGES:
-                typer.echo(f"{path}: the JSON in the page was checked, and not what its words say")
-    for path, sentence in other.items():
-        if sentence and json is None:
-            typer.echo(f"{path}: the rest of the file disagrees with what was checked: {sentence}")
+        told += "".join(
+            f"{path}: the JSON in the page was checked, and not what its words say\n"
+            for path in files
+            if Path(path).suffix.lower() in PAGES
+        )
+        told += "".join(
+            f"{path}: the rest of the file disagrees with what was checked: {sentence}\n"
+            for path, sentence in other.items()
+            if sentence
+        )
+        # names of files and of what is in them are told, and not obeyed by the terminal
+        typer.echo(harmless(told), nl=False)
     raise typer.Exit(max(done.returncode, WORSE if any(other.values()) else HELD))
 
 
 def _as_json(path: str, place: Path) -> str:
-    """Return a file of the JSON that a page or a file of rows holds; of any other it itself.
+    """Write the JSON that a page or a file of rows holds, or the bytes of any other file.
+
+    Returns:
+        Where it stands, or the path of what cannot be read: the checker says so.
 
     Raises:
-        ValueError: it holds no release, or its rows are not those it describes.
+        ValueError: a page or a file of rows holds no release, or rows that it does not describe.
     """
     from tacit.releases.loading import PAGES, read_release
     from tacit.releases.stores import is_store
 
     given = Path(path)
-    if given.suffix.lower() not in PAGES and not is_store(given):
+    if given.suffix.lower() in PAGES or is_store(given):
+        place.write_text(dumps(read_release(path)), encoding="utf-8")
+        return str(place)
+    try:
+        with given.open("rb") as stream:
+            # a byte more than the checker reads, so that it refuses what is longer
+            content = stream.read(MOST_BYTES + 1)
+    except (OSError, ValueError):
         return path
-    place.write_text(dumps(read_release(path)), encoding="utf-8")
+    place.write_bytes(content)
     return str(place)
 
 
-def beside(path: str) -> str:
-    """Return how a file differs from its proof, in what it says beside it; nothing where not."""
+def beside(path: str, given: str = "") -> str:
+    """Return how a file differs from its proof, in what it says beside it; nothing where not.
+
+    Args:
+        path: of its JSON.
+        given: of the file itself, whose rows are held against what it says where it has some.
+    """
+    from tacit.releases.stores import is_store
+
     try:
-        with Path(path).open("rb") as stream:
-            content = json_text.loads(stream.read(MOST_BYTES))
-    except (OSError, ValueError, RecursionError):
+        content = loads(Path(path).read_bytes(), name="file", source="it")
+    except OSError:
         # refused by the checker, too
         return ""
+    except ValueError as error:
+        return str(error)
     if not isinstance(content, Mapping) or "proof" not in content:
         return ""
     # by its format first: a release with another answer in it is a release
@@ -115,11 +146,13 @@ def beside(path: str) -> str:
         from tacit.releases import load
 
         try:
-            load(content)
+            load(given if is_store(Path(given)) else content)
         except ValueError as error:
             return str(error)
         return ""
-    return _of_account(content) if "guarantee" in content else ""
+    if "guarantee" in content:
+        return _of_account(content)
+    return "" if set(content) == {"proof"} else "it is neither a release nor an account of Tacit"
 
 
 def _of_account(content: Mapping[str, Any]) -> str:
@@ -139,6 +172,8 @@ def _of_account(content: Mapping[str, Any]) -> str:
             return "'success' is another than the claims"
         pairs = _account_of(content, stated)
         other = next((name for name, held, made in pairs if not _same(held, made)), "")
+        if strange := set(content) - ACCOUNT:
+            return f"{len(strange)} of its fields are those of no account"
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         return f"no account of Tacit ({type(error).__name__})"
     return f"its settings give another {other!r}" if other else ""
@@ -171,7 +206,10 @@ def _account_of(content: Mapping[str, Any], stated: Any) -> Iterator[tuple[str, 
     yield "given", proof.get("given", []), given
     yield "parameter", content["parameter"]["name"], mechanism.parameter
     yield "settings", content["settings"], mechanism.settings()
-    yield "guarantee", [told["assumptions"], told["adjacency"]], [given, profile.adjacency]
+    # what is called computed may always be
+    evidence = told["evidence"] if told["evidence"] == "numerical" else profile.evidence
+    words = [told[name] for name in ("assumptions", "adjacency", "source", "evidence")]
+    yield "guarantee", words, [given, profile.adjacency, profile.source, evidence]
     yield "statement", content["statement"], mechanism.statement(found)
     yield "advantage", content["advantage"], profile.advantage()
     yield "infinite_mass", content["infinite_mass"], profile.infinite_mass

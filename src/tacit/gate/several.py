@@ -91,7 +91,9 @@ def _read(path: str) -> Read | AttackFile | str:
     """Return the release or the attack in a file, or why it is neither."""
     try:
         content = read_release(path)
-        return AttackFile.from_dict(content) if is_attack(content) else read_checked(path)
+        if is_attack(content):
+            return AttackFile.from_dict(content)
+        return read_checked(path, content=content)
     except ValueError as error:
         return " ".join(str(error).split())
 

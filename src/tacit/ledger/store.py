@@ -80,6 +80,10 @@ def _wait(descriptor: int, seconds: float) -> None:
             return
 
 
+class MissingLedgerError(ValueError):
+    """There is no ledger yet, and none was to be made."""
+
+
 class LedgerStore:
     """One database: SQLite in WAL mode from a path or URL, PostgreSQL from a URL."""
 
@@ -157,7 +161,7 @@ class LedgerStore:
                 what = "holds no tables" if empty else "is the database of another program"
                 raise ValueError(f"ledger: {self.label} {what}")
             if found is None and not create:
-                raise ValueError(f"ledger: {self.label} holds no ledger")
+                raise MissingLedgerError(f"ledger: {self.label} holds no ledger")
             if found not in (None, OLD_SCHEMA):
                 raise ValueError(
                     f"ledger: {self.label} has schema {found!r}; this version reads schema "
@@ -183,7 +187,7 @@ def check_sqlite_file(path: Path, *, create: bool) -> bool:
     orphaned = journal.exists() and journal.stat().st_size > 0
     if not path.exists():
         if not create:
-            raise ValueError(f"ledger: no such file: {path}")
+            raise MissingLedgerError(f"ledger: no such file: {path}")
         if not path.parent.is_dir():
             raise ValueError(f"ledger: no such folder: {path.parent}")
         if orphaned:
@@ -207,7 +211,8 @@ def _make_sqlite(path: Path) -> None:
     making = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         try:
-            os.close(os.open(making, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+            # it names secrets and holds what was released: nobody beside owner and group reads it
+            os.close(os.open(making, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o660))
         except OSError as error:
             raise ValueError(f"ledger: cannot make {path} ({error.strerror})") from None
         # WAL mode stays with the file; a file that is already there keeps the mode it has

@@ -35,8 +35,8 @@ class Kind:
             sentence; empty where it is in the release, or is the file that carries it.
         caution: what the promise is not, in a sentence that stands right under its title; empty
             for none.
-        rows: holds a file of rows against the release that it carries; None where no file of
-            rows carries such a release.
+        rows: holds a file of rows against the release that it carries, and returns what it cannot
+            as ``recompute`` does; None where no file of rows carries such a release.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Kind:
     record: str = ""
     kept: str = ""
     caution: str = ""
-    rows: Callable[[Any, Path], None] | None = None
+    rows: Callable[[Any, Path], str] | None = None
 
 
 def kind_named(name: str) -> Kind:

@@ -83,9 +83,12 @@ class RowDetails(ABC):
     Attributes:
         tensor: of the rows, in the file, among the digests of the release, and in memory: a field
             that stands apart from the JSON.
+        decoder: what other rows may be worked out of those released with, such as "the codebook";
+            empty where nothing does.
     """
 
     tensor: ClassVar[str]
+    decoder: ClassVar[str] = ""
 
     @property
     @abstractmethod
@@ -104,6 +107,18 @@ class RowDetails(ABC):
         """
         if not np.isfinite(rows).all():
             raise ValueError(f"its {self.tensor} are not all finite")
+
+    def check_decoded(self, rows: VectorBlocks) -> None:
+        """Refuse rows that cannot be worked out of those released.
+
+        Raises:
+            ValueError: they cannot.
+        """
+        if not self.decoder:
+            raise ValueError(f"nothing decodes its {self.tensor}, and its rows are others")
+        for part in rows.blocks():
+            if part.dtype.kind != "f":
+                raise ValueError(f"decoded rows: expected floating-point numbers, got {part.dtype}")
 
     def check_beside(self, parts: Mapping[str, Array], release: Release[Any]) -> None:
         """Refuse tensors beside the rows that are none of the release.
@@ -300,11 +315,14 @@ def certified(content: Any) -> Any:
     return _certificate(content).release
 
 
-def check_rows(release: Release[Any], path: Path) -> None:
+def check_rows(release: Release[Any], path: Path) -> str:
     """Hold a file of rows, whose digest was looked at, against the release that it carries.
 
+    Returns:
+        What could not be held against it, as the end of a sentence; empty where all was.
+
     Raises:
-        ValueError: they are not the rows released, nor worked out of them.
+        ValueError: they are not the rows released, nor can they be worked out of them.
     """
     found, details = open_store(path), release.details
     assert isinstance(details, RowDetails)
@@ -315,15 +333,17 @@ def check_rows(release: Release[Any], path: Path) -> None:
         raise ValueError(f"its rows are not the {layout.tensor} that it certifies")
     if not held.decoded and (details.tensor, held.rows) not in release.digests:
         raise ValueError("its rows are not those that were released (SHA-256)")
+    if held.decoded:
+        if found.parts:
+            raise ValueError(BESIDE.format(len(found.parts)))
+        details.check_decoded(found.rows)
+        return f"{details.decoder} that its rows were decoded with is not in the file"
     for part in found.rows.blocks():
-        if held.decoded and part.dtype.kind != "f":
-            raise ValueError(f"decoded rows: expected floating-point numbers, got {part.dtype}")
-        if not held.decoded and part.dtype != layout.dtype:
+        if part.dtype != layout.dtype:
             raise ValueError(f"its rows are not the {layout.tensor} that it certifies")
-        if not held.decoded:
-            details.check(part)
-    if not held.decoded:
-        details.check_beside(found.parts, release)
+        details.check(part)
+    details.check_beside(found.parts, release)
+    return ""
 
 
 class _RefusedError(ValueError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit._ground.arrow import absent, numbers, stored
+from tacit.documents import loads
 
 if TYPE_CHECKING:
     from tacit._ground.parquet import ParquetFile
@@ -255,7 +255,7 @@ def read_header(name: str, path: Path) -> tuple[dict[str, Any], int]:
             size = int.from_bytes(stream.read(8), "little")
             if size > LARGEST_HEADER:
                 raise ValueError
-            header = json.loads(stream.read(size))
+            header = loads(stream.read(size))
         if not isinstance(header, dict):
             raise ValueError
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import field, replace
 from typing import Annotated, Any, ClassVar
@@ -33,7 +34,7 @@ from tacit.releases import Kind, Release
 from tacit.releases.promises import ROW
 from tacit.releases.recompute import LOGARITHM, check_stated
 from tacit.releases.stores import Layout, RowDetails, check_rows
-from tacit.releases.vectors import Vectors
+from tacit.releases.vectors import VectorBlocks, Vectors
 
 KIND = "hidden-codes"
 CODEBOOK = "codebook"
@@ -100,6 +101,7 @@ class CodeRows(RowDetails):
     """
 
     tensor: ClassVar[str] = "codes"
+    decoder: ClassVar[str] = "the codebook"
 
     rows: int
     sizes: tuple[int, ...]
@@ -121,6 +123,17 @@ class CodeRows(RowDetails):
         """Refuse codes that are none of those counted."""
         if (rows >= np.array(self.sizes)).any():
             raise ValueError("its codes are not of the cells it certifies")
+
+    def check_decoded(self, rows: VectorBlocks) -> None:
+        """Refuse more vectors than there are codes: Π_j C_j at most."""
+        super().check_decoded(rows)
+        most, seen = math.prod(self.sizes), set[bytes]()
+        if most >= self.rows:
+            return
+        for part in rows.blocks():
+            seen |= {hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in part}
+            if len(seen) > most:
+                raise ValueError(f"its rows are more vectors than its {most:,} codes stand for")
 
 
 def title_of(details: CodeRows, method: str) -> str:

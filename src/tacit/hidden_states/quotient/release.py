@@ -35,6 +35,7 @@ class QuotientRows(RowDetails):
     """
 
     tensor: ClassVar[str] = "quotients"
+    decoder: ClassVar[str] = "the quotient"
 
     rows: int
     ball: Ball
