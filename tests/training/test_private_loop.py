@@ -452,12 +452,33 @@ def test_one_reservation_is_one_release(tmp_path):
     private.backward(losses(model, inputs, targets))
     optimizer.step()
     private.close()
-    shutil.copytree(tmp_path / "first", tmp_path / "second")
+    for copy_of in ("second", "third"):
+        shutil.copytree(tmp_path / "first", tmp_path / copy_of)
+    begun_before = loop("third")
     private, optimizer, model = loop("first")
     finish(private, model, optimizer)
     with pytest.raises(ValueError, match="worth one release"):
         loop("second")
+    # one that stands open draws nothing more
+    private, optimizer, model = begun_before
+    with pytest.raises(ValueError, match="already committed; it cannot become drawn"):
+        finish(private, model, optimizer)
+    private.close()
+    assert private.taken == 1
     assert len(ledger.entries("s")) == 1
+
+
+def test_a_cancelled_reservation_pays_for_no_step(tmp_path):
+    ledger, model = Ledger(tmp_path / "ledger.sqlite"), network()
+    common = {"checkpoint": tmp_path / "loop", "ledger": ledger, "secret": "s"}
+    begun(model, **common)[0].close()
+    [entry] = ledger.entries("s")
+    ledger.reserved(entry.number, "s").cancel()
+    private, optimizer = begun(model, **common)
+    with pytest.raises(ValueError, match="already cancelled; it cannot become drawn"):
+        finish(private, model, optimizer)
+    private.close()
+    assert private.taken == 0
 
 
 def test_a_checkpoint_of_another_loop_is_refused(tmp_path):

@@ -27,8 +27,8 @@ ASSUMPTIONS = (
 )
 # The same for every reference and run, so that what a source spends adds up.
 ADJACENCY = "the input and a safe reference, with the noise of the run either way"
-# What a release is called in the ledger when its record is there.
-COMMITTED = "committed"
+# What a release is called in the ledger when its noise is drawn, and when its record is there.
+DRAWN, COMMITTED = "drawn", "committed"
 # Of what is published, which names the model.
 DIGESTS = ("digests",)
 # The rounds that were charged, a line each, and what a stored state holds.
@@ -159,9 +159,16 @@ class Purse:
         self._done = True
 
     def mark_drawn(self) -> None:
-        """Say that the noise is drawn from here on."""
+        """Say that the noise is drawn from here on.
+
+        Raises:
+            ValueError: a reservation was cancelled meanwhile, which gave its cost back, or closed
+                with the release of another process.
+        """
+        # of a run that was taken up after its own release nothing more is drawn
+        done = {DRAWN} if self._closed is None else {DRAWN, COMMITTED}
         for one in self._reservations:
-            if one.status == "reserved":
+            if one.status not in done:
                 one.mark_drawn()
 
     def commit(self, record: dict[str, Any]) -> None:
