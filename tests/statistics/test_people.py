@@ -17,6 +17,7 @@ from tacit.statistics.people.noise import PARTS, laplace_noise
 from tacit.statistics.people.release import recompute
 from tacit.statistics.people.vectors import PersonMetric
 from tacit.statistics.queries import RowCount, Sum
+from tests.forks import dying_at, forked
 
 QUICK = Effort(trials=0)
 PURE = Table(epsilon=1.0, person="who")
@@ -180,6 +181,56 @@ def test_what_a_session_found_stands_and_a_ledger_counts_it_once(tmp_path):
         with pytest.raises(ValueError, match=r"reserv"):
             session.ask("rows", share=0.05)
         assert len(session.spends) == 3
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_of_two_copies_that_ask_at_once_one_is_answered(tmp_path, lost):
+    frame, book, kept = of_cities(), Ledger(tmp_path / "book.db"), tmp_path / "kept"
+    with Session(frame, SEEKING, path=kept, ledger=book, secret="shop") as session:
+        session.ask("rows by city", share=0.2)
+    copy(kept, tmp_path / "copied")
+
+    class Between:
+        """A ledger in which a copy asks between the look at it and the reservation."""
+
+        def __getattr__(self, name):
+            return getattr(book, name)
+
+        def reserve(self, *given, **more):
+            if lost:
+                raise ValueError("ledger: the connection was lost")
+            opened = {"path": tmp_path / "copied", "ledger": book, "secret": "shop"}
+            with Session(frame, SEEKING, **opened) as other:
+                other.ask("rows by city", share=0.4)
+            return book.reserve(*given, **more)
+
+    why = "the connection was lost" if lost else "answer 2 of the session of release 1 already"
+    with Session(frame, SEEKING, path=kept, ledger=Between(), secret="shop") as session:
+        with pytest.raises(ValueError, match=why):
+            session.ask("rows by city", share=0.4)
+        # nothing was entered or all was taken back, and nothing is charged
+        assert len(session.spends) == 1
+    entered = ["committed"] if lost else ["committed", "committed", "cancelled"]
+    assert [one.status for one in book.entries("shop")] == entered
+
+
+def test_what_is_charged_before_the_ledger_is_not_asked_twice(tmp_path):
+    frame, book, kept = of_cities(), Ledger(tmp_path / "book.db"), tmp_path / "kept"
+    with Session(frame, SEEKING, path=kept, ledger=book, secret="shop") as session:
+        session.ask("rows by city", share=0.2)
+
+    def dying():
+        dying_at("tacit.ledger.reservation.Reservation.mark_drawn")()
+        with Session(frame, SEEKING, path=kept, ledger=Ledger(book.location), secret="shop") as one:
+            one.ask("rows by city", share=0.2)
+
+    died = forked(dying)
+    assert died.returncode == -9, died.stderr
+    with Session(frame, SEEKING, path=kept, ledger=book, secret="shop") as session:
+        assert len(session.spends) == 2
+        third = session.ask("rows by city", share=0.2)
+    assert third.details.session.turn == 3
+    assert [one.status for one in book.entries("shop")] == ["committed", "reserved", "committed"]
 
 
 def test_a_session_that_finds_too_few_persons_has_spent_what_it_was_charged():

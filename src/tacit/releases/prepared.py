@@ -61,6 +61,11 @@ class Entered(Protocol):
     """A release as a ledger holds it."""
 
     @property
+    def number(self) -> int:
+        """Its place in the ledger."""
+        ...
+
+    @property
     def status(self) -> str:
         """Return "reserved", "drawn", "committed" or "cancelled"."""
         ...

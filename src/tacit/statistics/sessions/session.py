@@ -6,11 +6,11 @@ import hashlib
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from importlib import import_module
-from math import sqrt
+from math import inf, sqrt
 from typing import Any, NoReturn
 
 import numpy as np
@@ -367,7 +367,7 @@ class Session:
         )
         book = self._ledger
         if book is not None and self._questions.whole:
-            book = WholeSession(self, book)
+            book = WholeSession(self, book, offer.spend)
         return prepared.draw(ledger=book, secret=self._secret, no_budget=self._no_budget)
 
     def _told(self, planned: Release[Any]) -> Release[Any]:
@@ -464,7 +464,9 @@ class PreparedAnswer(PreparedNumbers):
 
     def _drawn(self) -> Release[NumbersDetails]:
         session, question = self.session, self.offer.question
-        session._keep(session._state.charge(self.description, self.offer.spend))
+        if session._state.turn == self.offer.seen.turn:
+            # a ledger that counts the session as a whole had it charged before
+            session._keep(session._state.charge(self.description, self.offer.spend))
         if question.found is not None:
             release: Release[NumbersDetails] = question.found.answer(self.source, session._told)
         else:
@@ -484,17 +486,20 @@ class WholeSession:
     Their (ε, δ) is that of one mechanism that is asked several times, and adds to others however
     these are chosen and whenever they are asked in between. Later answers add nothing, in that
     ledger: in another the session is not counted, and they are refused. So is the answer of a copy
-    of the session's file, whose turn the ledger holds already: it would be one answer too many.
+    of the session's file, whose turn the ledger holds already: it would be one answer too many. A
+    file never asks a turn twice, for it is charged there before the ledger enters it.
 
     Attributes:
         session: whose answers they are.
         ledger: that counts.
+        spend: what the answer is charged, μ or nats.
 
     Source: Haney, Shoemate, Tian, Vadhan, Vyrros, Xu and Zhang (2023), concurrent composition.
     """
 
     session: Session
     ledger: Book
+    spend: float
 
     def reserve(
         self,
@@ -507,33 +512,49 @@ class WholeSession:
     ) -> Reserved:
         """Count the session, or nothing where it was."""
         state = self.session._state
-        if state.counted is not None:
-            number, seal = state.counted
-            if self.ledger.reserved(number, secret, seal=seal).status == "cancelled":
-                raise ValueError(
-                    "ledger: expected a ledger that still counts the session, got a cancelled one"
-                )
-            guarantee = [replace(one, epsilon=0.0, delta=0.0) for one in guarantee]
-            turn = f", answer {state.turn + 1} of the session of release {number}"
-            self._check_new(secret, turn)
-            description += turn
-        held = self.ledger.reserve(
-            secret, guarantee, description, reproducible=reproducible, no_budget=no_budget
-        )
         if state.counted is None:
+            held = self.ledger.reserve(
+                secret, guarantee, description, reproducible=reproducible, no_budget=no_budget
+            )
             # written with the charge, before anything is drawn
             self.session._state = replace(state, counted=(held.number, held.seal))
+            return held
+        number, seal = state.counted
+        if self.ledger.reserved(number, secret, seal=seal).status == "cancelled":
+            raise ValueError(
+                "ledger: expected a ledger that still counts the session, got a cancelled one"
+            )
+        nothing = [replace(one, epsilon=0.0, delta=0.0) for one in guarantee]
+        turn = f", answer {state.turn + 1} of the session of release {number}"
+        self._check_new(secret, turn)
+        self.session._keep(state.charge(description, self.spend))
+        try:
+            held = self.ledger.reserve(
+                secret, nothing, description + turn, reproducible=reproducible, no_budget=no_budget
+            )
+        except ValueError:
+            # what may have been entered, for an answer that was lost, stays charged
+            with suppress(ValueError):
+                self._check_new(secret, turn)
+                self.session._keep(state)
+            raise
+        try:
+            # of two copies that ask at once the one that was entered first is answered
+            self._check_new(secret, turn, before=held.number)
+        except ValueError:
+            held.cancel()
+            self.session._keep(state)
+            raise
         return held
 
-    def _check_new(self, secret: str, turn: str) -> None:
-        """Refuse a turn that came out already, of a file of which this one is a copy.
+    def _check_new(self, secret: str, turn: str, *, before: float = inf) -> None:
+        """Refuse a turn that is in the ledger already, of a file of which this one is a copy.
 
         Raises:
-            ValueError: it did.
+            ValueError: it is, under a number below ``before``.
         """
-        # a charge whose answer never came out may be asked for again
-        found = (one for one in self.ledger.entries(secret) if one.status == "committed")
-        if any(one.description.endswith(turn) for one in found):
+        entries = (one for one in self.ledger.entries(secret) if one.status != "cancelled")
+        if any(one.description.endswith(turn) and one.number < before for one in entries):
             raise ValueError(
                 f"path: expected the file from which all answers were asked, got a copy of it: the "
                 f"ledger has{turn.removeprefix(',')} already; nothing was drawn"
