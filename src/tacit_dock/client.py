@@ -15,7 +15,7 @@ from tacit._ground.files import read_bytes, write_text_atomic
 from tacit.documents import dumps
 from tacit.releases import load
 from tacit.specifications import Specification, specification_from_bytes
-from tacit_dock.connection import Connection, DockError, json_object
+from tacit_dock.connection import Connection, DockError, as_docks_answer, json_object
 
 IDENTIFIER = re.compile(r"[0-9a-f]{32}")
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -237,8 +237,9 @@ class DockClient:
                     "GET", "/v1/learnwares", params={**asked, **_given(cursor=cursor)}
                 )
             )
-            yield from page["items"]
-            cursor, last = page["next"], cursor
+            with as_docks_answer():
+                items, cursor, last = iter(page["items"]), page["next"], cursor
+            yield from items
             if cursor is None:
                 return
             if cursor == last:
@@ -266,7 +267,8 @@ class DockClient:
             if error.status != 410:
                 raise
             found = error.problem
-        return {"history": found["history"], "withdrawal": found["withdrawal"]}
+        with as_docks_answer():
+            return {"history": found["history"], "withdrawal": found["withdrawal"]}
 
     def fetch(
         self, identifier: str, folder: str | os.PathLike[str], *, revision: str | None = None
@@ -286,16 +288,17 @@ class DockClient:
             DockError: there is no such learnware or revision, or what arrived is something else.
         """
         record = self.show(identifier)
-        wanted = record["revision"] if revision is None else revision
-        found = next((one for one in record["history"] if one["revision"] == wanted), None)
-        if found is None or not DIGEST.fullmatch(str(wanted)):
-            raise DockError("revision: expected one of the learnware's history", 404)
         place = Path(folder)
-        digests = {"specification.safetensors": wanted}
-        if found["model"] is not None:
-            digests["model.safetensors"] = found["model"]["digest"]
-        if found.get("release") is not None:
-            digests["release.json"] = found["release"]
+        with as_docks_answer():
+            wanted = record["revision"] if revision is None else revision
+            found = next((one for one in record["history"] if one["revision"] == wanted), None)
+            if found is None or not DIGEST.fullmatch(str(wanted)):
+                raise DockError("revision: expected one of the learnware's history", 404)
+            digests = {"specification.safetensors": wanted}
+            if found["model"] is not None:
+                digests["model.safetensors"] = found["model"]["digest"]
+            if found.get("release") is not None:
+                digests["release.json"] = found["release"]
         for name in (*digests, "card.md"):
             if (place / name).exists():
                 raise ValueError(f"folder: {place / name} exists already")

@@ -9,13 +9,14 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from tacit._ground.checks import integer, positive
 from tacit._ground.lazy import install_with
+from tacit.documents import MALFORMED
 
 if TYPE_CHECKING:
     import httpx
@@ -45,6 +46,17 @@ class DockError(ValueError):
     ) -> None:
         super().__init__(sentence)
         self.status, self.problem = status, dict(problem or {})
+
+
+@contextlib.contextmanager
+def as_docks_answer() -> Iterator[None]:
+    """Turn an answer that lacks what a dock tells into a ``DockError``."""
+    try:
+        yield
+    except MALFORMED:
+        raise DockError(
+            "expected what a dock tells: the address is of something else, or of another version"
+        ) from None
 
 
 class Connection:

@@ -250,7 +250,7 @@ def test_a_file_named_compare_is_a_file(
 
 def test_what_a_terminal_obeys_is_not_printed(tmp_path: Path, tacit: Tacit) -> None:
     path = tmp_path / "t.csv"
-    names = "\x1b]0;owned\x07age,\x1b[2Jpay"
+    names = "\x1b]0;owned\x07age,\x1b[2Jpay\u202e"
     path.write_text(names + "\n" + "".join(f"{i},{i * i}\n" for i in range(40)))
     done = tacit("statistic", path, "--query", "mean", "--success", "0.7", *QUICK)
     assert done.code == 0, done.err
@@ -258,7 +258,7 @@ def test_what_a_terminal_obeys_is_not_printed(tmp_path: Path, tacit: Tacit) -> N
     wrong = tacit("statistic", path, "--query", "mean", "--success", "0.7", "--columns", "\x1b[2Jx")
     assert wrong.code == 2
     for text in (done.out, done.err, wrong.out, wrong.err):
-        assert not {"\x1b", "\x07"} & set(text)
+        assert not {"\x1b", "\x07", "\u202e"} & set(text)
 
 
 def test_a_file_that_contradicts_itself_is_not_shown(

@@ -141,7 +141,9 @@ class Liar(BaseHTTPRequestHandler):
             self.end_headers()
             return
         made = specification(1)
-        if "specification" in self.path:
+        if "other" in self.server.mood:
+            content = b'{"items": [{"id": 1}], "next": null, "history": 5}'
+        elif "specification" in self.path:
             content = specification(2).to_bytes()
         else:
             one = f'"revision": "{made.revision}", "model": null'
@@ -185,6 +187,16 @@ def test_no_redirect_is_followed(liar):
         pytest.raises(DockError, match="not followed"),
     ):
         dock.show("0" * 32)
+
+
+def test_what_is_no_dock_is_a_sentence(liar, tmp_path, capsys):
+    liar.mood, tacit = "other", in_process(capsys)
+    url = f"http://127.0.0.1:{liar.server_port}"
+    with DockClient(url) as dock, pytest.raises(DockError, match="of something else"):
+        dock.fetch("0" * 32, tmp_path / "fetched")
+    for asked in (("list",), ("fetch", "0" * 32, str(tmp_path / "fetched"))):
+        done = tacit("dock", *asked, "--url", url)
+        assert (done.code, "expected what a dock tells" in done.err) == (2, True), done
 
 
 def test_what_does_not_answer_is_a_sentence():

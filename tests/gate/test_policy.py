@@ -222,6 +222,10 @@ def test_one_policy_judges_each_by_its_kind(
     policy.write_text("max_success = 0.7\nmin_confidence = 0.5\n", encoding="utf-8")
     assert run([*asked, "--min-confidence", "0.99"]) == 2, "given twice, once with its default"
     assert "--min-confidence: expected it in the policy" in capsys.readouterr().err
+    policy.write_text("max_success = 0.7\n", encoding="utf-8")
+    assert run([*asked, "--min-confidence", "0.9"]) == 2, "looser than what the policy leaves out"
+    assert "--min-confidence: expected at least 0.99" in capsys.readouterr().err
+    assert run([*asked, "--min-confidence", "0.999"]) == 0
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,12 @@ if TYPE_CHECKING:
     from tacit.pages.words import Verdict
 
 LABEL_WIDTH = 13
-# A name in a table or file may hold codes that a terminal obeys; ends of lines stay.
-CONTROLS = dict.fromkeys({*range(32), *range(127, 160)} - {10}, "\N{REPLACEMENT CHARACTER}")
+# A name in a table or file may hold codes that a terminal obeys, or that turn the order of what is
+# read; ends of lines stay.
+TURNING = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}
+CONTROLS = dict.fromkeys(
+    {*range(32), *range(127, 160), *TURNING} - {10}, "\N{REPLACEMENT CHARACTER}"
+)
 # Of a URL the password, and what its query calls so or holds one in: a whole text of ODBC.
 PASSWORD = re.compile(
     r"(://[^:/@]*:)[^@]*(?=@)"

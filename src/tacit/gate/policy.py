@@ -113,11 +113,18 @@ class PolicyFile:
         """Return the policy with thresholds for every release added.
 
         Raises:
-            ValueError: the file sets one of them too, so that one would win unsaid.
+            ValueError: the file sets one of them too, so that one would win unsaid, or sets what
+                one of them would loosen.
         """
         for name in thresholds:
             if name in self.every or any(name in table for table in self.kinds.values()):
                 raise ValueError(f"{name}: expected it in the policy or beside it, got both")
+        least = thresholds.get("min_confidence", MIN_CONFIDENCE)
+        if least < MIN_CONFIDENCE and (self.every or self.kinds):
+            raise ValueError(
+                f"min_confidence: expected at least {MIN_CONFIDENCE}, or less in the policy, whose "
+                f"thresholds it would loosen, got {least!r} beside it"
+            )
         return PolicyFile({**self.every, **thresholds}, self.kinds)
 
     def of(self, kind: str) -> Policy:

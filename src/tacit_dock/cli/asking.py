@@ -14,6 +14,7 @@ from rich.text import Text
 from tacit.cli.console import line
 from tacit.cli.options import Force, Json, grouped
 from tacit.cli.output import json_output
+from tacit_dock.connection import as_docks_answer
 
 if TYPE_CHECKING:
     from tacit_dock import DockClient
@@ -152,12 +153,13 @@ def submit(
         found = dock.submit(
             specification, card, model=model, release=release, key=key, unprotected=unprotected
         )
-        where = f"{dock.url}/learnwares/{found['id']}"
-    line(output.console, str(found["status"]), f"{found['id']}: {found['policy']['reason']}")
+        url = dock.url
+    with as_docks_answer():
+        line(output.console, str(found["status"]), f"{found['id']}: {found['policy']['reason']}")
     if held:
         line(output.console, "sent", ", ".join(os.path.basename(o) for o in others.values() if o))
     line(output.console, "revision", str(found["revision"]))
-    line(output.console, "page", where)
+    line(output.console, "page", f"{url}/learnwares/{found['id']}")
     output.write(found)
     output.tell()
 
@@ -176,13 +178,16 @@ def search(
     output = json_output(address.json, force, {"TASK": task})
     with address.client() as dock:
         found = dock.search(task, limit=limit, unprotected=unprotected, **vars(narrow))
-    verdict = found["verdict"]
-    output.console.print(Text(str(verdict["sentence"]), "bold" if verdict["good_match"] else "red"))
-    for note in found.get("notes", ()):
-        line(output.console, "note", str(note))
-    for item in found["items"]:
-        start = f"{item['rank']:>4}  {item['similarity']:.3f}  {item['id']}  "
-        output.console.print(Text(f"{start}{item['title']}  ({_claim(item)})"))
+    with as_docks_answer():
+        verdict = found["verdict"]
+        output.console.print(
+            Text(str(verdict["sentence"]), "bold" if verdict["good_match"] else "red")
+        )
+        for note in found.get("notes", ()):
+            line(output.console, "note", str(note))
+        for item in found["items"]:
+            start = f"{item['rank']:>4}  {item['similarity']:.3f}  {item['id']}  "
+            output.console.print(Text(f"{start}{item['title']}  ({_claim(item)})"))
     output.write(found)
     output.tell()
 
@@ -207,14 +212,15 @@ def fetch(
     output = json_output(address.json, force)
     with address.client() as dock:
         fetched = dock.fetch(identifier, folder, revision=revision)
-    record = fetched.record
-    line(output.console, "fetched", f"{record['title']}, by {record['developer']}")
-    line(output.console, "revision", fetched.specification.revision)
-    line(output.console, "guarantee", _claim(record))
+    with as_docks_answer():
+        record = fetched.record
+        line(output.console, "fetched", f"{record['title']}, by {record['developer']}")
+        line(output.console, "revision", fetched.specification.revision)
+        line(output.console, "guarantee", _claim(record))
     line(output.console, "folder", str(fetched.folder))
     if fetched.model is None:
         line(output.console, "model", "none is kept by this dock: ask its developer")
-    output.write(record)
+    output.write(fetched.record)
     output.tell()
 
 
@@ -231,7 +237,8 @@ def withdraw(
     with address.client() as dock:
         dock.withdraw(identifier, reason)
         trail = dock.history(identifier)
-    line(output.console, "withdrawn", f"{identifier}, {trail['withdrawal']['time']}")
+    with as_docks_answer():
+        line(output.console, "withdrawn", f"{identifier}, {trail['withdrawal']['time']}")
     output.write({"id": identifier, **trail})
     output.tell()
 
@@ -252,9 +259,10 @@ def show(
         items = list(islice(dock.list(**vars(narrow)), limit))
     if not items:
         output.console.print("No learnware is here, or none has all of that.")
-    for item in items:
-        start = f"{item['id']}  {item['created'][:10]}  {item['developer']:<16}  "
-        output.console.print(Text(f"{start}{item['title']}  ({_claim(item)})"))
+    with as_docks_answer():
+        for item in items:
+            start = f"{item['id']}  {item['created'][:10]}  {item['developer']:<16}  "
+            output.console.print(Text(f"{start}{item['title']}  ({_claim(item)})"))
     output.write({"items": items})
     output.tell()
 
