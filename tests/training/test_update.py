@@ -121,3 +121,30 @@ def test_bad_arguments_are_named_and_nothing_is_spent(value, differences, said):
         run.update(value, differences)
     np.testing.assert_array_equal(run.left(), before)
     np.testing.assert_array_equal(flat(model), kept)
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.inputs, self.targets = task()
+        self.scale = torch.nn.Parameter(torch.tensor(1.0, dtype=torch.float64))
+
+    def forward(self, inputs):
+        return self.inner(inputs) * self.scale
+
+
+@pytest.mark.parametrize("noise", ["optimal", "isotropic"])
+@pytest.mark.parametrize("stepped", [True, False])
+def test_a_parameter_that_is_one_number_gets_its_noise(noise, stepped):
+    model = Scaled()
+    before = float(model.scale.detach())
+    if stepped:
+        run = run_of(model, noise=noise)
+        run.step((model.inputs, model.targets), np.arange(10) % 5)
+    else:
+        run = made(model, None, NAMES, loss=squares, rounds=1, mu=1.0, noise=noise)
+        value, differences = vectors(flat(model).size)
+        run.update(value, differences)
+    assert run.rounds == run.charges == 1
+    assert model.scale.shape == ()
+    assert float(model.scale.detach()) != before

@@ -324,9 +324,9 @@ def add_isotropic(model: torch.nn.Module, spread: float, rng: np.random.Generato
     for parameter in trainable(model).values():
         assert parameter.grad is not None
         # from the operating system unless a seed voids the guarantee
-        noise = released_normal((parameter.numel(),), rng).reshape(tuple(parameter.shape)) * spread
+        noise = torch.from_numpy(released_normal((parameter.numel(),), rng) * spread)
         # summed in float64 on the grid, then rounded to the parameter's precision: post-processing
-        noisy = publish_tensor(parameter.grad, torch.from_numpy(noise), spread)
+        noisy = publish_tensor(parameter.grad, noise.reshape(parameter.shape), spread)
         parameter.grad = noisy.to(parameter.grad.dtype)
 
 

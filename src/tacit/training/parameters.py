@@ -70,8 +70,8 @@ def _parts(model: torch.nn.Module, vector: Array) -> Iterator[tuple[torch.nn.Par
     # in the order of named_parameters, in which all vectors here are
     start = 0
     for parameter in trainable(model).values():
-        own = vector[start : start + parameter.numel()].reshape(tuple(parameter.shape))
-        yield parameter, torch.from_numpy(np.ascontiguousarray(own))
+        own = np.ascontiguousarray(vector[start : start + parameter.numel()])
+        yield parameter, torch.from_numpy(own).reshape(parameter.shape)
         start += parameter.numel()
 
 
