@@ -12,7 +12,8 @@ from tacit.accounting import (
     projected_plus_noise,
     vector_projection,
 )
-from tacit.accounting.numerics.special import log_beta
+from tacit.accounting.mechanisms.projection import captured_renyi
+from tacit.accounting.numerics.special import log_beta, log_beta_density
 
 from . import quadrature
 from .quadrature import assert_tight
@@ -337,6 +338,40 @@ def test_log_beta(small, large):
     assert log_beta(small, large) == pytest.approx(
         float(mp.log(mp.beta(small, large))), abs=3e-12, rel=1e-14
     )
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [(0.5, 1e5), (49.0, 1e6), (2e3, 32.0), (5e4, 5e4), (5e5, 5e5)]
+)
+def test_log_beta_density(first, second):
+    """Within 10 deviations to 5e-12: with the terms by themselves 4e-10 is lost of the largest."""
+    logits = math.log(first / second) + np.linspace(-10, 10, 9) * math.sqrt(1 / first + 1 / second)
+    found = log_beta_density(first, second, logits)
+    with mp.workdps(40):
+        a, b = mp.mpf(first), mp.mpf(second)
+        norm = mp.loggamma(a) + mp.loggamma(b) - mp.loggamma(a + b)
+        exact = [
+            -a * mp.log1p(mp.exp(-mp.mpf(u))) - b * mp.log1p(mp.exp(mp.mpf(u))) - norm
+            for u in logits.tolist()
+        ]
+        gaps = [abs(float(one - here)) for one, here in zip(exact, found.tolist(), strict=True)]
+    # far out on the side of the smaller of the two the logarithm itself is large
+    assert (np.array(gaps) <= 5e-12 + 1e-14 * np.abs(found)).all()
+
+
+@pytest.mark.parametrize(("rank", "dim"), [(1, 8), (8, 4096), (1, 10**6), (10**5, 4 * 10**5)])
+def test_a_renyi_divergence_is_not_below_the_exact_one_however_near_the_two_are(rank, dim):
+    orders = np.array([1.01, 2.0, 8.0])
+    for square in (1e-8, 1e-4, 1e-2, 9.0):
+        found = captured_renyi(orders, rank, dim, square)
+        with mp.workdps(40):
+            exact = [
+                mp.log(mp.hyp1f1(mpf(rank) / 2, mpf(dim) / 2, order * (order - 1) / 2 * square))
+                / (order - 1)
+                for order in map(mpf, orders.tolist())
+            ]
+        assert all(one >= here for one, here in zip(found.tolist(), exact, strict=True))
+        assert found == pytest.approx([float(one) for one in exact], rel=2e-9, abs=2e-15)
 
 
 @pytest.mark.parametrize(

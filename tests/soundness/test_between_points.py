@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from mpmath import mp
 
 from tacit.design import worst_case
 from tacit.design.listed.simplex import between_points, spans_simplex
@@ -50,6 +51,25 @@ def test_every_pair_is_covered_in_exact_arithmetic_at_the_least_cost(points, kin
     assert design.covariance.to_dense() == pytest.approx(other.covariance.to_dense(), abs=1e-5)
     # a pair with a multiplier is at its budget
     assert distances[design.multipliers > 1e-6 * design.multipliers.max()] == pytest.approx(1.0)
+
+
+def test_a_gap_is_not_below_the_exact_one_where_a_direction_is_all_but_free():
+    """Its price is 1e-10 of the largest: the root of the square of it has no digit."""
+    half = np.triu(np.random.default_rng(6).normal(size=(6, 6)))
+    np.fill_diagonal(half, np.geomspace(1.0, 1.5e-4, 6)[::-1])
+    cost = half.T @ half
+    design = between_points(np.vstack([np.zeros(6), np.eye(6)]), cost)
+    with mp.workdps(40):
+        moved = mp.zeros(7)
+        for i, j, one in zip(*np.triu_indices(7, 1), design.multipliers.tolist(), strict=True):
+            moved[i, i] += one
+            moved[j, j] += one
+            moved[i, j] = moved[j, i] = -mp.mpf(one)
+        root = mp.cholesky(mp.matrix(cost.tolist()))
+        squares = mp.eigsy(root.T * moved[1:, 1:] * root, eigvals_only=True)
+        trace = sum(mp.sqrt(one) for one in squares)
+        exact = 1 - trace**2 / sum(design.multipliers.tolist()) / design.cost
+    assert 5e-11 < exact <= design.gap <= 1e-6
 
 
 def test_equal_prices_of_bins_have_a_closed_form():

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import expit, logsumexp
 
 from tacit._ground.checks import Array, in_interval, integer, non_negative, positive
 from tacit._ground.numbers import EPS
@@ -19,12 +19,14 @@ from tacit.accounting.curves.curve import curve_pair
 from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
 from tacit.accounting.mechanisms.gaussian import gaussian
 from tacit.accounting.numerics.mixtures import ScaledBeta, SpectrumCurve, rank_one_curve
-from tacit.accounting.numerics.special import log_beta
+from tacit.accounting.numerics.special import log_beta_density
 from tacit.accounting.numerics.wishart import WishartLoss
 from tacit.guarantees.adjacency import Adjacency
 
 # Beyond it E e^{zX} is taken for e^z, which is more: a rule for it would need a million nodes.
 LARGEST_EXPONENT = 1e7
+# Up to here e^z is a float, and from here on the logarithm is at least z/d = 500/d.
+DIRECT_EXPONENT = 500.0
 # The trapezoidal rule: nodes to a width of the integrand, and where its ends are e^−60.
 NODES_PER_WIDTH, DEPTH = 4, 60
 # Of the rule, whose error falls as e^{−2π² · 4²}, and of its sums: relative, and where D is
@@ -297,10 +299,10 @@ def _log_moment(exponent: float, first: float, second: float) -> float:
     points = np.arange(-reach, reach, width / NODES_PER_WIDTH)
     # x^a (1 − x)^b e^{−z(1−x)}/B, with 1 − x = 1/(1 + e^u): neither x nor 1 − x is rounded to 0 or
     # 1
-    logs = (
-        -first * np.logaddexp(0, -points)
-        - second * np.logaddexp(0, points)
-        - exponent * np.exp(-np.logaddexp(0, points))
-    )
-    total = float(logsumexp(logs)) + math.log(width / NODES_PER_WIDTH) - log_beta(first, second)
+    logs = log_beta_density(first, second, points) + math.log(width / NODES_PER_WIDTH)
+    if exponent <= DIRECT_EXPONENT:
+        # E(e^{zX} − 1), all of whose terms are positive: where z is small the logarithm is as small
+        # as z, and beside the 1 of E e^{zX} its digits would be lost
+        return math.log1p(float(np.exp(logs) @ np.expm1(exponent * expit(points))))
+    total = float(logsumexp(logs - exponent * np.exp(-np.logaddexp(0, points))))
     return max(exponent + total, 0.0)

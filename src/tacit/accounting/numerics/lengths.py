@@ -14,7 +14,7 @@ from tacit._ground.checks import Array
 from tacit.accounting.curves.curve import LARGEST_LOG, Index
 from tacit.accounting.numerics.mixtures import SCAN_POINTS, gaussian_square, scan_panels
 from tacit.accounting.numerics.quadrature import NODES, WEIGHTS, integrate
-from tacit.accounting.numerics.special import chi_square_nodes, log_beta, log_gamma_peak
+from tacit.accounting.numerics.special import chi_square_nodes, log_beta_density, log_gamma_peak
 
 # Logarithms: of the density of ln Y at the ends of its table, beyond which less than 1e-22 is left
 # that `projected_noise` adds; of the mass of the nodes of X left out; and of those of T, of which
@@ -32,8 +32,8 @@ END_POINTS, END_STRIDE, END_ROUNDS = 4001, 8, 2
 FIRST_KNOTS, MOST_KNOTS, TABLE_ERROR = 256, 4096, 1e-10
 # The finer rule: a step that shares no node with the first.
 FINER = 1.4
-# Of ln X: below it 1 − x is 1.
-NEAREST = -1e-300
+# Of ln X: nearer to 1 no node comes, and (1 − x)^b is nothing there.
+NEAREST = -1e-200
 
 
 @dataclass(frozen=True)
@@ -152,8 +152,9 @@ class _LogDensity:
             inside = np.minimum(share, NEAREST)
             with np.errstate(divide="ignore"):
                 # x^a (1 − x)^{b−1}/B, with 1 − x = −expm1(ln x); nothing beyond x = 1
-                terms = self.first * inside + (self.second - 1) * np.log(-np.expm1(inside))
-            terms = np.where(share < 0, terms - log_beta(self.first, self.second), -np.inf)
+                rest = np.log(-np.expm1(inside))
+                terms = log_beta_density(self.first, self.second, inside - rest) - rest
+            terms = np.where(share < 0, terms, -np.inf)
         else:
             # or over nodes of X, with the density of 2 ln T, half that of ln T, at what is left: of
             # its peak e^{n/2 (v − e^v + 1)} at T = n e^v, by expm1 as v − e^v + 1 cancels
@@ -206,10 +207,7 @@ class _LogDensity:
         middle = math.log(self.first / self.second)
         span = min(reach, 14 * wide - 2 * LOG_NODES / min(self.first, self.second))
         nodes = np.arange(math.floor((middle - span) / step), math.ceil((middle + span) / step))
-        at = nodes * step
-        # −ln x and −ln(1 − x), of which one is small
-        small = np.log1p(np.exp(-np.abs(at)))
-        left, right = np.maximum(-at, 0.0) + small, np.maximum(at, 0.0) + small
-        logs = -self.first * left - self.second * right - log_beta(self.first, self.second)
+        at = np.asarray(nodes * step, dtype=np.float64)
+        logs = log_beta_density(self.first, self.second, at)
         kept = logs > LOG_NODES
-        return logs[kept] + math.log(step), -left[kept]
+        return logs[kept] + math.log(step), -np.logaddexp(0.0, -at[kept])

@@ -9,12 +9,13 @@ from typing import Protocol
 
 import numpy as np
 from scipy.interpolate import PchipInterpolator
-from scipy.special import betaincc, erfcx
+from scipy.special import betaincc, erfcx, expit
 
 from tacit._ground.checks import Array
+from tacit._ground.numbers import EPS
 from tacit.accounting.curves.curve import Index
 from tacit.accounting.numerics.quadrature import integrate, quadrature_up
-from tacit.accounting.numerics.special import log_beta
+from tacit.accounting.numerics.special import log_beta_density
 
 # The density of ln(x/(1 − x)) is cut where it is e^−95 of its peak: 1e-35 is more than what is
 # left.
@@ -87,11 +88,13 @@ class ScaledBeta:
         """P(Y > m) and E[Y; Y > m] for each m of ``level``, shape (n,), to rounding."""
         above = np.minimum(level / self.scale, 1.0)
         mass = betaincc(self.first, self.second, above)
-        with np.errstate(divide="ignore", under="ignore"):
+        with np.errstate(under="ignore"):
             # E[X; X > x] = a/(a + b) P(X' > x), X' ~ Beta(a + 1, b), whose tail is that of X plus
-            # x^a (1 − x)^b/(a B(a, b)): no second incomplete beta function
-            logs = self.first * np.log(above) + self.second * np.log1p(-above)
-            rise = np.exp(logs - log_beta(self.first, self.second)) / self.first
+            # x^a (1 − x)^b/(a B(a, b)): no second incomplete beta function; nothing at both ends
+            inner = np.clip(above, SMALLEST, 1 - EPS / 2)
+            logits = np.log(inner) - np.log1p(-inner)
+            rise = np.exp(log_beta_density(self.first, self.second, logits)) / self.first
+            rise = np.where((above > 0) & (above < 1), rise, 0.0)
         share = self.first / (self.first + self.second)
         return mass, share * (mass + rise) * self.scale
 
@@ -113,15 +116,12 @@ class ScaledBeta:
         with np.errstate(divide="ignore"):
             cut = np.log(upper) - np.log1p(-upper)
         top = np.clip(cut, low, high)
-        norm = log_beta(self.first, self.second)
 
         def integrand(rows: Index, points: Array) -> Array:
-            # −ln x and −ln(1 − x), of which one is small
-            small = np.log1p(np.exp(-np.abs(points)))
-            left, right = np.maximum(-points, 0.0) + small, np.maximum(points, 0.0) + small
-            loss = gaussian_square(epsilon[rows][:, None], self.scale * np.exp(-left))
+            # x = 1/(1 + e^−u)
+            loss = gaussian_square(epsilon[rows][:, None], self.scale * expit(points))
             # x^a (1 − x)^b/B du: the two powers are one higher than those of dx
-            density = np.exp(-self.first * left - self.second * right - norm)
+            density = np.exp(log_beta_density(self.first, self.second, points))
             return np.asarray(density * loss)
 
         # panels where the integrand is, so that a narrow peak is not missed

@@ -35,6 +35,28 @@ def log_beta(first: float, second: float) -> float:
     return float(gammaln(small)) - ratio - stirling(total) + stirling(large)
 
 
+def log_beta_density(first: float, second: float, logit: Array) -> Array:
+    """Return ln of x^a (1 − x)^b/B(a, b), the density of ln(x/(1 − x)) of Beta(a, b), to rounding.
+
+    About the peak, at x = a/(a + b): each by itself the terms are as large as a and b, and what
+    they round would be all that the density is off by.
+    """
+    total = first + second
+    # the smaller of a and b in front: then no term is larger than what the density loses
+    small, large, sign = (first, second, 1.0) if first <= second else (second, first, -1.0)
+    if small < PEAK_SERIES_FROM:
+        top = small * math.log(small / total) + large * math.log1p(-small / total)
+        top -= log_beta(first, second)
+    else:
+        # a ln(a/(a + b)) + b ln(b/(a + b)) cancels against ln B but for this
+        top = math.log(first * second / (2 * math.pi * total)) / 2
+        top += stirling(total) - stirling(first) - stirling(second)
+    # at a distance t in the logit: a t − (a + b) ln(1 + a/(a + b) (e^t − 1)), with −t where b is
+    # the smaller
+    away = sign * (logit - math.log(first / second))
+    return np.asarray(top + small * away - total * np.log1p(small / total * np.expm1(away)))
+
+
 def log_gamma_peak(shape: float) -> float:
     """Return ln(s^s e^−s/Γ(s)), to rounding: the density of ln X at its peak, X ~ Gamma(s)."""
     if shape < PEAK_SERIES_FROM:

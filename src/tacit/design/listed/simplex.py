@@ -12,12 +12,14 @@ found by Newton's method on them alone.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 from scipy import linalg as scipy_linalg
 
 from tacit._ground.checks import Array
+from tacit._ground.numbers import EPS
 from tacit.covariance import Factored
 from tacit.design.base import Design
 
@@ -33,7 +35,7 @@ NEAREST = 1e-9
 LEAST_PRICE = 1e-4
 # Points are independent where no singular value of their differences is below this share.
 INDEPENDENT = 1e-6
-# Relative, more than the sums and roots of the dual value round.
+# Relative, more than the sums of the dual value round.
 DUAL_SLACK = 1e-12
 
 
@@ -77,14 +79,14 @@ def between_points(points: Array, cost: Array) -> Design | None:
         if following is None:
             break
         state, steps = following, steps + 1
-    if not state.gap <= LARGEST_GAP:
+    if not state.largest_gap <= LARGEST_GAP:
         return None
     # Σ = edges P⁻¹ edgesᵀ, P = RᵀR; noise mixes the differences themselves, and is bare where they
     # are to the last bit
     return Design(
         covariance=Factored(edges.T, state.root.T),
         cost=state.cost,
-        gap=max(state.gap, 0.0),
+        gap=max(state.largest_gap, 0.0),
         method="worst-case",
         multipliers=state.multipliers[np.triu_indices(len(points), 1)],
         iterations=steps,
@@ -145,19 +147,35 @@ class _Distances:
         np.fill_diagonal(found, 0.0)
         return found
 
-    @property
+    @cached_property
     def gap(self) -> float:
-        """The relative duality gap, rounded up but for the rounding of the cost itself."""
+        """The relative duality gap, to rounding: good for a choice only."""
+        return self._gap_at(self._trace[0])
+
+    @property
+    def largest_gap(self) -> float:
+        """The same, rounded up but for the rounding of the cost itself."""
+        trace, error = self._trace
+        return self._gap_at(max(trace - error, 0.0) * (1 - DUAL_SLACK))
+
+    def _gap_at(self, trace: float) -> float:
+        """The gap by weak duality, (tr S)²/Σλ <= tr FΣ of every feasible Σ, to rounding."""
+        return 1.0 - trace**2 / (float(self.multipliers.sum()) / 2) / self.cost
+
+    @cached_property
+    def _trace(self) -> tuple[float, float]:
+        """tr S, S² = H (Σ λ z zᵀ) Hᵀ, and what it is rounded up by at most."""
         multipliers = self.multipliers
         # Σ λ z zᵀ is the Laplacian of the graph of the pairs, without the row of v_0
         laplacian = np.diag(multipliers.sum(axis=1)) - multipliers
-        # weak duality: (tr S)²/Σλ <= tr FΣ of every feasible Σ, S² = H (Σ λ z zᵀ) Hᵀ
         squares = scipy_linalg.eigvalsh(
             self.half @ laplacian[1:, 1:] @ self.half.T, check_finite=False
         )
-        trace = float(np.sqrt(np.maximum(squares, 0.0)).sum())
-        bound = trace**2 / (float(multipliers.sum()) / 2) * (1 - DUAL_SLACK)
-        return 1.0 - bound / self.cost
+        # an eigenvalue is off by √n ε s_max², of which the root of a small one is off by far more
+        rounding = np.sqrt(squares.size) * EPS * float(squares[-1])
+        singular = np.sqrt(np.maximum(squares, 0.0))
+        lower = np.sqrt(np.maximum(squares - rounding, 0.0))
+        return float(singular.sum()), float((singular - lower).sum())
 
     def step(self) -> _Distances | None:
         """Return the state after a projected step of Newton's; None where none gets further."""
