@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
+from mpmath import mp, mpf
 
-from tacit.accounting import subsampled_gaussian
+from tacit.accounting import laplace, subsampled_gaussian
 from tacit.accounting.curves.composition import LossSum
 from tacit.accounting.curves.discretisation import LossMasses
 
@@ -81,3 +82,16 @@ def test_a_sum_of_very_many_rare_losses_has_a_window_of_its_own_width():
     lower, upper = total.reach(1e-16, -1), total.reach(1e-28, 1)
     assert lower > -step * 16 * np.sqrt(2 * expected)
     assert upper < step * (16 * np.sqrt(2 * expected) + 3000 * 30)
+
+
+@pytest.mark.parametrize(("rate", "epsilon"), [(1e-50, 601.0), (1e-50, 880.0), (1e-300, 100.0)])
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_a_loss_beyond_every_float_of_a_quotient_by_the_rate_is_kept(rate, epsilon, neighbours):
+    """δ = q(1 − e^{(ε' − 1/b)/2}), ε' = ln(1 + (e^ε − 1)/q) of a quotient that is no float."""
+    profile = laplace(1.0, 1e-3).poisson_subsample(rate, neighbours=neighbours)
+    with mp.workdps(40):
+        inner = mp.log(1 + mp.expm1(epsilon) / mpf(rate))
+        true = mpf(rate) * (1 - mp.exp((inner - 1000) / 2))
+        assert true <= profile.delta(epsilon) <= true * (1 + mpf("1e-6"))
+        # no loss is larger
+        assert profile.epsilon(0.0) >= mp.log(1 + mpf(rate) * mp.expm1(1000))

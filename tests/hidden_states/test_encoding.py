@@ -6,6 +6,7 @@ import resource
 import subprocess
 import sys
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,7 @@ from tacit.hidden_states import (  # noqa: E402
 from tacit.hidden_states.codebooks.encoding import finite_blocks  # noqa: E402
 from tacit.hidden_states.codebooks.proof import proof  # noqa: E402
 from tacit.hidden_states.codebooks.release import guarantees_of  # noqa: E402
+from tacit.hidden_states.codebooks.response import share  # noqa: E402
 from tacit.ledger import Ledger  # noqa: E402
 from tacit.releases import load, open_vectors, vectors  # noqa: E402
 from tacit.releases.stores import Layout, write_rows  # noqa: E402
@@ -677,3 +679,16 @@ def test_the_proof_of_reports_gives_a_part_of_one_cell_no_share():
         "kind": "composition",
         "parts": [{"count": "2", "of": reported}],
     }
+
+
+@pytest.mark.parametrize("epsilon", [0.07, 0.2, 3.999])
+def test_shares_of_an_epsilon_add_up_in_the_decimals_of_a_file_too(epsilon, tmp_path):
+    for count in range(1, 60):
+        each = share(epsilon, [4] * count)
+        assert Fraction(each) * count <= Fraction(epsilon)
+        assert Fraction(repr(each)) * count <= Fraction(repr(epsilon))
+        assert each >= epsilon / count * (1 - 2**-50)
+    rows = ROWS[:60, :6]
+    thirds = ProductCodebook.fit(rows, ProductFit(parts=3, size=4), rng=0, progress=False)
+    # which the checker holds against what the file says before it is released
+    prepare_codes(thirds, rows, PromptCodes(epsilon=epsilon), out=tmp_path / "codes.npy").draw()

@@ -438,6 +438,14 @@ def test_a_scale_is_rounded_up_by_less_than_one_part_of_the_largest_denominator(
         numerator, denominator = laplace_noise(metric, 1, epsilon).scale
         excess = Fraction(numerator, denominator) - 1 / Fraction(epsilon)
         assert 0 <= excess <= Fraction(1, PARTS)
+    # as a double .001 is more than .001, of which b = reach/.001 is no more than enough
+    scale = Fraction(*laplace_noise(metric, 10**9, 0.001).scale)
+    assert scale == 10**12 > 10**9 / Fraction(0.001)
+    frame = pd.DataFrame({"who": [1, 2], "x": [0.2, 0.4]})
+    # which the checker holds against what the file says before it is released
+    for query in ("rows", "sum"):
+        promise = Table(epsilon=0.001, person="who", clip=1000, bounds={"x": (0, 1)})
+        privatize(query, frame, promise, Effort(trials=0), columns=["x"])
 
 
 def test_an_infinite_number_is_the_bound_wherever_the_table_is(tmp_path):

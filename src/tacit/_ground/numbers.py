@@ -30,6 +30,12 @@ def rounded_down(exact: Fraction) -> float:
     return 0.0 - rounded_up(-exact)
 
 
+def readings(value: float) -> tuple[Fraction, Fraction]:
+    """Return a number as the double and as its shortest decimal, which files say, smaller first."""
+    exact, written = Fraction(value), Fraction(repr(float(value)))
+    return min(exact, written), max(exact, written)
+
+
 def log_up(value: float) -> float:
     """Return an upper bound on ln ``value``, the last digits up; an integer may be of any size."""
     if isinstance(value, float) and math.isinf(value):

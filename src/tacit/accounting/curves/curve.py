@@ -71,6 +71,8 @@ GOLDEN, SECTIONS = (math.sqrt(5.0) - 1) / 2, 28
 TABLE, TABLE_FROM, TABLE_TO = 2**13, 1e-6, 2e3
 # e^ε of more is not needed beside the 1 that is taken off it, and (e^600)/q is a float.
 MODERATE = 600.0
+# 1 beside more is less than half a unit in the last place.
+LARGE_RATIO = 2.0**60
 # Units in the last place: of a product; of an argument that is a sum of logarithms; of a logarithm
 # of two exponentials; and of 1 − s. The first is for one rounding, the second and third for up to
 # seven, the last for half a unit.
@@ -476,12 +478,16 @@ def _subsampled_renyi(curve: Curve, rate: float, orders: Array) -> Array:
 def _with_against_without(forward: Curve, rate: float, epsilon: Array) -> Array:
     """H_γ(R‖Q) = q δ(ln(1 + (γ − 1)/q)), 1 − γ below ln(1 − q), rounded up."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        # ln(1 + (e^ε − 1)/q), ε − ln q where the 1 is nothing beside e^ε, −inf where γ <= 1 − q
+        # ln(1 + (e^ε − 1)/q), −inf where γ <= 1 − q; ln((e^ε − 1)/q), which is smaller, where the 1
+        # is nothing beside a quotient that may be no float
         ratio = np.expm1(np.minimum(epsilon, MODERATE)) / rate
-        inner = np.where(epsilon > MODERATE, epsilon - np.log(rate), np.log1p(ratio))
-        inner = np.where(ratio > -1, inner, -np.inf)
+        large = ratio > LARGE_RATIO
+        moderate = np.where(large, 1.0, ratio)
+        inner = np.where(large, log_rise(epsilon) - np.log(rate), np.log1p(moderate))
+        inner = np.where(moderate > -1, inner, -np.inf)
     # a smaller argument is a larger δ: log1p amplifies the rounding of its argument near −1
-    slack = ARGUMENT_UNITS * EPS * (np.abs(ratio) / np.maximum(1 + ratio, EPS) + np.abs(inner))
+    amplified = np.abs(moderate) / np.maximum(1 + moderate, EPS)
+    slack = ARGUMENT_UNITS * EPS * (amplified + np.abs(inner))
     inner = np.where(np.isfinite(inner), inner - np.minimum(slack, 1.0), inner)
     # no curve is below 1 − γ, where the event is everything
     sampled = scaled_up(rate, forward(inner))

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from tacit._ground.checks import Array, RandomSource, as_float, generator, integer, positive
-from tacit._ground.numbers import EPS, rounded_up
+from tacit._ground.numbers import EPS, readings, rounded_up
 from tacit._ground.random import uniform_index
 from tacit.guarantees import ApproximateDP, MaximalLeakage, compose_leakage
 from tacit.hidden_states.codebooks.certificates import (
@@ -404,9 +404,10 @@ def share(epsilon: float, sizes: list[int]) -> float:
     count = sum(size > 1 for size in sizes)
     if not count:
         raise ValueError("epsilon: expected a codebook of at least 2 cells, got one of 1")
-    # the sum of the shares has to be at most ε in exact arithmetic
+    # the sum of the shares has to be at most ε in exact arithmetic, as doubles and as a file says
+    # them
     each = epsilon / count
-    while Fraction(each) * count > Fraction(epsilon):
+    while readings(each)[1] * count > readings(epsilon)[0]:
         each = math.nextafter(each, 0.0)
     return each
 

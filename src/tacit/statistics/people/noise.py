@@ -11,6 +11,7 @@ import numpy as np
 
 from tacit._ground import outlet
 from tacit._ground.checks import Array, RandomSource
+from tacit._ground.numbers import readings
 from tacit.design.grid import ROUNDING_VARIANCE, discrete_gaussian, discrete_laplace, random_bits
 from tacit.statistics.people.vectors import PersonMetric, Whole
 
@@ -96,6 +97,8 @@ def laplace_noise(metric: PersonMetric, reach: int, epsilon: float) -> PeopleNoi
 
     ``reach/b <= ε`` for a decimal fraction b that is rounded up.
     """
+    # a file says ε in decimals, which may be smaller than the double
+    least, _ = readings(epsilon)
     # a decimal fraction, so that a proof writes the very b that is drawn: up to the next millionth
-    scale = Fraction(math.ceil(Fraction(reach) / Fraction(epsilon) * PARTS), PARTS)
+    scale = Fraction(math.ceil(Fraction(reach) / least * PARTS), PARTS)
     return PeopleNoise(metric, LAPLACE, 0, (scale.numerator, scale.denominator))
