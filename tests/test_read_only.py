@@ -29,7 +29,7 @@ ROWS = RNG.normal(size=(60, 4))
 def holders():
     for package in PACKAGES:
         module = importlib.import_module(package)
-        for name in vars(module).get("__all__", ()):
+        for name in getattr(module, "__all__", ()):
             value = getattr(module, name)
             held = fields(value) if inspect.isclass(value) and is_dataclass(value) else ()
             if any(ARRAYS.search(str(field.type)) for field in held):

@@ -45,7 +45,7 @@ SHORT = 900
 def holders():
     for package in PACKAGES:
         module = importlib.import_module(package)
-        for kind in vars(module).get("__all__", ()):
+        for kind in getattr(module, "__all__", ()):
             value = getattr(module, kind)
             if inspect.isclass(value) and is_dataclass(value):
                 held = [f.name for f in fields(value) if f.repr and ARRAYS.search(str(f.type))]

@@ -4,4 +4,4 @@ from tacit._ground.lazy import attach
 
 __version__ = "0.2.0"
 
-__getattr__, __dir__, __all__ = attach(__name__, __file__)
+__getattr__, __dir__ = attach(__name__, __file__)

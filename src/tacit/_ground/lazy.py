@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-import lazy_loader
+# read by type checkers as true; ``typing`` itself is most of what ``import tacit`` would cost
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 EXTRAS = {
     "torch": "llm",
@@ -25,19 +26,30 @@ def install_with(extra: str) -> str:
     return f"pip install 'tacit-privacy[{extra}]'"
 
 
-def attach(
-    package: str, path: str
-) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return ``__getattr__``, ``__dir__`` and ``__all__`` from the stub beside a package.
+def attach(package: str, path: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` from the stub beside a package, read at first use.
 
     Args:
         package: its ``__name__``.
-        path: its ``__file__``; the stub says where each public name lives.
+        path: its ``__file__``; the stub says where each public name lives, and ``__all__``.
     """
-    get, _, every = lazy_loader.attach_stub(package, path)
-    public = sorted(every)
+    found: list[tuple[Callable[[str], Any], list[str]]] = []
+
+    def stub() -> tuple[Callable[[str], Any], list[str]]:
+        if not found:
+            import lazy_loader
+
+            get, _, every = lazy_loader.attach_stub(package, path)
+            found.append((get, sorted(every)))
+        return found[0]
 
     def lookup(name: str) -> Any:
+        # what the import system asks of every package is in no stub
+        if name.startswith("__") and name != "__all__":
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        get, public = stub()
+        if name == "__all__":
+            return list(public)
         try:
             return get(name)
         except ModuleNotFoundError as error:
@@ -48,4 +60,4 @@ def attach(
                 f"{package}.{name} needs {missing}: {install_with(EXTRAS[missing])}"
             ) from None
 
-    return lookup, lambda: list(public), list(public)
+    return lookup, lambda: list(stub()[1])
