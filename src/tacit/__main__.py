@@ -3,14 +3,36 @@
 import os
 import sys
 from collections.abc import Sequence
+from importlib.abc import Loader
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import LazyLoader
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 # SciPy's array layer takes every name of NumPy, and with them its Fortran compiler's front end and
 # its test runner: a tenth of a second that no command uses. They are loaded when one is.
 SELDOM = frozenset({"numpy.ctypeslib", "numpy.f2py", "numpy.polynomial", "numpy.testing"})
+# Of these the help takes one name each, which no help of ours calls: a parser of Markdown and the
+# colours of a trace.
+NAMES = {"rich.markdown": "Markdown", "rich.traceback": "Traceback"}
+
+
+class AtFirstCall(Loader):
+    """Loads a module when the one name that is taken from it is called."""
+
+    def __init__(self, real: Loader, name: str) -> None:
+        """Keep how the module is loaded, and the name."""
+        self.real, self.name = real, name
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Give the module its one name, to be called."""
+
+        def call(_: type, *arguments: Any, **named: Any) -> Any:
+            self.real.exec_module(module)
+            return getattr(module, self.name)(*arguments, **named)
+
+        # a class, as the real one: it stands in annotations
+        setattr(module, self.name, type(self.name, (), {"__new__": call}))
 
 
 class Seldom:
@@ -20,12 +42,13 @@ class Seldom:
     def find_spec(
         name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return where a module of ``SELDOM`` is, its loader waiting; None of any other."""
-        if name not in SELDOM:
+        """Return where a module of the lists is, its loader waiting; None of any other."""
+        if name not in SELDOM and name not in NAMES:
             return None
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = LazyLoader(spec.loader)
+            late = NAMES.get(name)
+            spec.loader = AtFirstCall(spec.loader, late) if late else LazyLoader(spec.loader)
         return spec
 
 

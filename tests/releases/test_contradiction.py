@@ -5,11 +5,11 @@ import json
 import math
 import random
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint
 
 import pytest
 
 from tacit import load
+from tacit._ground.entry_points import EntryPoint
 from tacit.gate import Policy, check_release
 from tacit.guarantees import (
     ApproximateDP,
@@ -54,7 +54,7 @@ EXAMPLE = Kind(name="example", details=Nothing, recompute=lambda release: "")
 @pytest.fixture(autouse=True)
 def example(monkeypatch):
     """A kind that another distribution would bring, of which nothing is worked out again."""
-    here = EntryPoint(name="example", value=f"{__name__}:EXAMPLE", group=kinds.GROUP)
+    here = EntryPoint("example", f"{__name__}:EXAMPLE")
     brought = {**kinds.known_kinds(), "example": here}
     monkeypatch.setattr(kinds, "known_kinds", lambda: brought)
 

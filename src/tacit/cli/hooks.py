@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from tacit._ground.entry_points import EntryPoint, entry_points
 
 # The group of entry points under which a distribution names its commands: NAME for a command of
 # tacit, GROUP.NAME for one of a group.
@@ -61,22 +63,24 @@ def _described(place: EntryPoint) -> str:
     spec = find_spec(place.module)
     if spec is None or spec.origin is None:
         return ""
-    for statement in ast.parse(Path(spec.origin).read_text("utf-8")).body:
-        if isinstance(statement, ast.FunctionDef) and statement.name == place.attr:
-            return ast.get_docstring(statement) or ""
-        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):
-            named = [target.id for target in statement.targets if isinstance(target, ast.Name)]
-            texts = {word.arg: word.value for word in statement.value.keywords}
-            if named == [place.attr] and isinstance(texts.get("help"), ast.Constant):
-                return str(ast.literal_eval(texts["help"]))
-    return ""
+    # the function or the assignment alone: up to the next line that starts at the margin
+    definition = rf"^(?:def {place.attr}\(|{place.attr} = ).*?(?=^[^\s)]|\Z)"
+    source = re.search(definition, Path(spec.origin).read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    if source is None:
+        return ""
+    (statement,) = ast.parse(source[0]).body
+    if isinstance(statement, ast.FunctionDef):
+        return ast.get_docstring(statement) or ""
+    words = getattr(getattr(statement, "value", None), "keywords", ())
+    said = {word.arg: word.value for word in words}.get("help")
+    return str(said.value) if isinstance(said, ast.Constant) else ""
 
 
 @cache
 def _places() -> dict[str, dict[str, EntryPoint]]:
     """Return every entry point by its group, "" for tacit itself, and its name."""
     found: dict[str, dict[str, EntryPoint]] = {}
-    for place in entry_points(group=GROUP):
+    for place in entry_points(GROUP):
         group, _, name = place.name.rpartition(".")
         found.setdefault(group, {})[name] = place
     return found

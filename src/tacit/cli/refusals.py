@@ -11,11 +11,8 @@ ELSEWHERE = {
     ("classifier", flag): "its promise is about the input: --success or --mi-budget bound it"
     for flag in ("--epsilon", "--delta", "--mu", "--rho")
 } | {("session", "--report"): "its answers go to --json"}
-# what pydantic says of a word that is no number, by how it begins
-NUMBERS = {
-    "Input should be a valid integer": "a whole number",
-    "Input should be a valid number": "a number",
-}
+# what the parser calls the values that are no number
+NUMBERS = {"integer": "a whole number", "float": "a number"}
 
 
 def parser_sentence(error: Exception, arguments: Sequence[str]) -> str:
@@ -79,12 +76,12 @@ def _no_such_option(flag: str, context: Any, arguments: Sequence[str]) -> str:
 def _bad_value(error: Exception, arguments: Sequence[str]) -> str:
     from tacit._ground.checks import did_you_mean
 
-    said = str(getattr(error, "message", error)).removeprefix("Value error, ")
+    said = str(getattr(error, "message", error))
     flags = getattr(getattr(error, "param", None), "opts", ())
     flag, got = _given(flags, arguments)
-    for start, expected in NUMBERS.items():
-        if said.startswith(start):
-            return f"{flag}: expected {expected}, got {got!r}"
+    number = re.fullmatch(r".* is not a valid (integer|float)\.", said, re.DOTALL)
+    if number is not None:
+        return f"{flag}: expected {NUMBERS[number[1]]}, got {got!r}"
     choices = re.fullmatch(r"'(.*)' is not one of (.*)\.", said)
     if choices is None:
         # the message alone does not name the flag; format_message does

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
+from tacit._ground.entry_points import EntryPoint, entry_points
 from tacit._ground.reprs import shown
 
 # The group of entry points under which a distribution names its kinds.
@@ -78,7 +78,7 @@ def known_kinds() -> Mapping[str, EntryPoint]:
         ValueError: two distributions bring one of the same name.
     """
     found: dict[str, EntryPoint] = {}
-    for place in entry_points(group=GROUP):
+    for place in entry_points(GROUP):
         if found.setdefault(place.name, place).value != place.value:
             raise ValueError(f"release.kind: two distributions bring {place.name!r}")
     return found
