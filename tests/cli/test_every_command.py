@@ -14,7 +14,10 @@ from tests.interference.registry import commands
 
 GROUP = typer.main.get_group(app)
 COMMANDS = commands(GROUP)
-NUMBERS = {int: "expected a whole number, got 'many'", float: "expected a number, got 'many'"}
+NUMBERS = {
+    "integer": "expected a whole number, got 'many'",
+    "float": "expected a number, got 'many'",
+}
 
 
 def parameters(name: str) -> list[Any]:
@@ -42,9 +45,9 @@ def test_a_wrong_flag_a_wrong_number_and_a_flag_without_value(
     ]
     refused(tacit(*words, *needed, "--colour", "red"), "--colour", "has no such flag")
     numbers = {
-        one.opts[0]: NUMBERS[one.type_descriptor.annotation]
+        one.opts[0]: NUMBERS[one.type.name]
         for one in known
-        if one.type_descriptor.annotation in NUMBERS and one.param_type_name == "option"
+        if one.type.name in NUMBERS and one.param_type_name == "option"
     }
     for flag, sentence in list(numbers.items())[:1]:
         refused(tacit(*words, *needed, f"{flag}=many"), f"tacit: {flag}: {sentence}")
