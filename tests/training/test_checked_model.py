@@ -98,3 +98,10 @@ def test_the_command_says_which_layer_is_wrong(tmp_path, monkeypatch, capsys):
     refused(tacit("training", "check", "mine_checked:none"), "MODEL", "there is no")
     refused(tacit("training", "check", "mine.py"), "MODEL", "module:function")
     sys.modules.pop("mine_checked")
+
+
+def test_a_loss_that_is_divided_by_the_size_of_its_batch_is_wrong():
+    found = check_model(
+        nn.Linear(3, 4), torch.randn(6, 3), lambda m, rows: m(rows).square().sum(1) / len(rows)
+    )
+    assert not found.right

@@ -158,7 +158,8 @@ class PrivateLoop:
         """Run the losses of a batch back, each by itself: clip and add up what it gives.
 
         Args:
-            losses: (B,), one for each record of the batch that the loader gave.
+            losses: (B,), one for each record of the batch that the loader gave, divided by no size
+                of it, which follows from the others.
 
         Raises:
             ValueError: a mean, another number of losses, a second backward pass of a batch, losses
