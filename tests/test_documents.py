@@ -31,6 +31,14 @@ def test_what_is_not_strict_json_is_refused_by_name(document, message):
         loads(document, name="record")
 
 
+def test_a_name_that_stands_twice_among_many_is_found_at_once_and_told_short():
+    # of names compared with each other this would be ten billion comparisons
+    many, last = ",".join(f'"{n}":0' for n in range(150_000)), "9" * 500
+    with pytest.raises(ValueError, match="holds the field '999") as refused:
+        loads(f'{{{many},"{last}":1,"{last}":2}}')
+    assert len(str(refused.value)) < 200
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, object(), {1, 2}, b"x", {(1, 2): 3}])
 def test_what_strict_json_cannot_hold_is_not_written(value):
     with pytest.raises(ValueError, match="record: expected JSON-able values"):

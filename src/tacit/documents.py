@@ -85,9 +85,10 @@ def loads(document: str | bytes, *, name: str = "document", source: str = "the t
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         content = dict(pairs)
         if len(content) < len(pairs):
-            names = [key for key, _ in pairs]
-            twice = next(key for key in names if names.count(key) > 1)
-            refused(f"the field {twice!r} twice")
+            # every name is looked at once: of a million names one may stand twice
+            seen = set[str]()
+            twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+            refused(f"the field {shown(twice)} twice")
         return content
 
     try:

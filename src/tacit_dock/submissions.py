@@ -23,8 +23,8 @@ FILES = (*REQUIRED, "model", "release")
 # texts beside the files: the SHA-256 that the sender computed
 DIGESTS = ("specification_digest", "model_digest")
 LONGEST_HEADER, MOST_LAYERS = 1 << 20, 1000
-# All spaces are told in one answer.
-LONGEST_SPACE = 32 << 10
+# All spaces are told in one answer, and the classes of every learnware of a list.
+LONGEST_SPACE, LONGEST_CLASSES = 32 << 10, 64 << 10
 
 
 @dataclass(frozen=True)
@@ -133,6 +133,10 @@ def read_submitted(content: bytes) -> Specification:
     if len(dumps(asdict(found.space), ascii_only=True)) > LONGEST_SPACE:
         raise RefusedError(
             422, f"specification: expected a space that is told in {LONGEST_SPACE} bytes"
+        )
+    if len(dumps(list(found.classes), ascii_only=True)) > LONGEST_CLASSES:
+        raise RefusedError(
+            422, f"specification: expected classes that are told in {LONGEST_CLASSES} bytes"
         )
     check_texts("specification", found.manifest())
     return found

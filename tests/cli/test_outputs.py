@@ -160,6 +160,16 @@ def test_of_a_pipe_what_is_checked_and_what_is_compared_are_one(stored: Path, ta
         assert not any(line.endswith(": holds") for line in done.out.splitlines()[:1])
 
 
+def test_a_page_of_many_openings_is_refused_at_once(tmp_path: Path, tacit: Tacit) -> None:
+    opening, page = '<script type="application/json" id="tacit-release">', tmp_path / "page.html"
+    # sought from each to the end these would be ten billion characters
+    for text, found in ((opening * 20_000, "more"), (opening + "{}", "none"), ("", "none")):
+        page.write_text(text)
+        refused(
+            tacit("gate", page, "--max-success", "0.6"), f"the JSON of one release, got {found}"
+        )
+
+
 def test_a_file_of_other_rows_is_not_what_its_proof_is_of(tmp_path: Path, tacit: Tacit) -> None:
     states, path = np.random.default_rng(1).normal(size=(4, 2)), tmp_path / "rows.npy"
     noisy = release_states(states, isotropic([1.0, 1.0], 4.0), Differences(listed=[[2.0, 0.0]]))

@@ -234,6 +234,7 @@ def test_quotas_rates_and_privacy(tmp_path):
     with dock(tmp_path / "private", DockSettings(private=True)) as found:
         is_problem(found.client.get("/v1/learnwares"), 401)
         is_problem(found.search(specification(1, "task")), 401)
+        assert set(found.client.get("/v1/health").json()) == {"status", "database"}
         listed = found.client.get("/v1/learnwares", headers=found.headers())
         assert listed.status_code == 200
 

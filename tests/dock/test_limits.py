@@ -285,6 +285,8 @@ def test_spaces_that_are_told_have_an_end(tmp_path, monkeypatch):
         names = tuple(f"layer {number} {'x' * 60}" for number in range(400))
         wide = replace(SPACE, layers=names, shapes=((1, 1),) * 400)
         is_problem(found.submit(files(specification(9, space=wide))), 422, "a space that is told")
+        many = replace(specification(9), classes=tuple(map(str, range(20_000))))
+        is_problem(found.submit(files(many)), 422, "classes that are told")
 
 
 def test_few_numbers_are_compared_exactly(monkeypatch, store):

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,8 @@ from tacit.releases.stores import RowDetails, certified, is_store, open_store, r
 
 # Pages that hold the JSON of a release, and where it stands in them.
 PAGES = (".html", ".htm")
-EMBEDDED = re.compile(
-    r'<script type="application/json" id="tacit-(?:certificate|release)">(.*?)</script>', re.DOTALL
-)
+OPENED = re.compile(r'<script type="application/json" id="tacit-(?:certificate|release)">')
+CLOSED = "</script>"
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,9 +145,11 @@ def read_release(path: str | os.PathLike[str]) -> Any:
 def _embedded(place: Path) -> Any:
     """Return the JSON inside a certificate or a report: what its words say is not read."""
     text = read_bytes("release", place).decode("utf-8", "replace")
-    found = EMBEDDED.findall(text)
-    if len(found) != 1:
+    # openings alone are sought: what closes them would be sought from each to the end
+    found = [text[one.end() :].partition(CLOSED) for one in islice(OPENED.finditer(text), 2)]
+    if len(found) != 1 or not found[0][1]:
         raise ValueError(
-            f"release: expected a page with the JSON of one release, got {len(found)} in {place}"
+            f"release: expected a page with the JSON of one release, got "
+            f"{'more' if len(found) > 1 else 'none'} in {place}"
         )
-    return loads(found[0], name="release", source=str(place))
+    return loads(found[0][0], name="release", source=str(place))

@@ -146,7 +146,8 @@ def shared_names(query: Specification, classes: Sequence[str]) -> list[str] | No
     """
     if query.space.output != BY_NAME or not query.classes or not classes:
         return None
-    return [name for name in query.classes if name in classes]
+    known = set(classes)
+    return [name for name in query.classes if name in known]
 
 
 def notes_of(query: Specification, items: Sequence[SearchItem]) -> list[str]:
@@ -175,7 +176,8 @@ def _names(query: Specification, items: Sequence[SearchItem]) -> list[str]:
             f"name. Name yours as a developer does, such as {others}, or make task and models with "
             "--objective mean."
         ]
-    missing = [name for name in query.classes if name not in (told[0].shared or ())]
+    shared = set(told[0].shared or ())
+    missing = [name for name in query.classes if name not in shared]
     if told[0] is items[0] and missing:
         names = ", ".join(missing[:SHOWN_NAMES])
         return [f"The most similar model has no class of these names: {names}."]

@@ -200,8 +200,8 @@ class HealthShape(AnswerShape):
     status: str
     why: str | None = None
     database: str
-    change: int
-    index: dict[str, Any]
+    change: int | None = None
+    index: dict[str, Any] | None = None
 
 
 class ReadyShape(AnswerShape):

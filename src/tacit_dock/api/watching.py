@@ -16,9 +16,12 @@ router = APIRouter(tags=["operation"])
 
 @router.get("/v1/health", response_model=HealthShape, responses=problems())
 def health(request: Request) -> Response:
-    """Say that the dock answers, its database too."""
+    """Say that the dock answers, its database too; of a private dock nothing is counted here."""
     dock = dock_of(request)
-    return Json({**dock.store.health(), "index": dock.index.status()})
+    told = dock.store.health()
+    if dock.settings.private:
+        return Json({name: told[name] for name in ("status", "database")})
+    return Json({**told, "index": dock.index.status()})
 
 
 @router.get("/v1/ready", response_model=ReadyShape, responses=problems())
