@@ -28,7 +28,7 @@ define INSTALL_TORCH
 $(INSTALL) $(TORCH) --index-url $(TORCH_CPU) --retries 0 || $(INSTALL) $(TORCH)
 endef
 
-.PHONY: demo test test-thorough test-services wheel release container check-app lint bench figures docs pictures reference site experiments torch clean
+.PHONY: demo test test-thorough test-services test-gpu bench-gpu wheel release container check-app lint bench figures docs pictures reference site experiments torch clean
 
 demo: $(INSTALLED)
 	@$(BIN)/python experiments/demo/run.py
@@ -49,6 +49,16 @@ test-thorough: $(INSTALLED)
 # What needs PostgreSQL, Spark, Opacus, Dask and Ray, against servers of its own that are gone afterwards.
 test-services: $(INSTALLED_SERVICES)
 	$(BIN)/python -m tests.postgres $(SERVICES)
+
+# What only a GPU shows, and all device tests; one sentence where PyTorch finds no CUDA device.
+test-gpu: $(INSTALLED)
+	@if $(BIN)/python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then \
+		$(BIN)/python -m pytest tests/training/test_gpu.py tests/gradients/test_devices.py; \
+	else echo "No GPU: PyTorch finds no CUDA device here, and nothing was tested."; fi
+
+# A private step on a GPU beside a plain one and Opacus', kept in benchmarks/results/gpu.json.
+bench-gpu: $(INSTALLED)
+	$(BIN)/python -m benchmarks.gpu --write $(BENCH)
 
 # The wheel, installed without extras into an empty environment, and its commands run there.
 wheel:

@@ -74,7 +74,7 @@ class Transformer(nn.Module):
         self.norm = nn.LayerNorm(width)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        places = torch.arange(tokens.shape[1])
+        places = torch.arange(tokens.shape[1], device=tokens.device)
         states = self.blocks(self.tokens(tokens) + self.positions(places))
         return functional.linear(self.norm(states), self.tokens.weight)
 

@@ -133,7 +133,7 @@ class AdapterSteps:
                 self._hooks.shape(layer.name), device=self.device, dtype=torch.float64
             ),
             projection=projection,
-            normal=self.randomness.normal(self.taken, place),
+            normal=self.randomness.normal(self.taken, place, self.device),
             scaling=layer.scaling,
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -86,6 +86,14 @@ def check_losses(name: str, losses: Any, count: int | None = None) -> Tensor:
         return losses
     size = "B" if count is None else count
     raise ValueError(f"{name}: expected one loss per example, shape ({size},), got {found}")
+
+
+def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
+    """Compute in the precision of the tensors, on any device."""
+    if torch.amp.is_autocast_available(device.type):
+        return torch.autocast(device.type, enabled=False)
+    # a device without autocast has none to leave
+    return nullcontext()
 
 
 def refuse_without_numbers(model: nn.Module) -> None:

@@ -13,7 +13,7 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.hooks import RemovableHandle
 
-from tacit.gradients.batches import check_losses
+from tacit.gradients.batches import check_losses, without_autocast
 from tacit.gradients.products import BiasGradients, LayerGradients, sequences
 
 PARALLEL = (nn.DataParallel, nn.parallel.DistributedDataParallel)
@@ -177,7 +177,7 @@ class _Node(torch.autograd.Function):
         # refused by torch where it was changed in place
         (inputs,) = ctx.saved_tensors
         # sums are taken in full precision, under autocast too
-        with torch.no_grad(), torch.autocast(gradients.device.type, enabled=False):
+        with torch.no_grad(), without_autocast(gradients.device):
             ctx.watch.catch(gradients, inputs, ctx.watch.entry)
         # the identity: what is before the layer sees the same gradient
         return (gradients if ctx.needs_input_grad[0] else None), None, None, None

@@ -16,7 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 from torch.utils.hooks import RemovableHandle
 
-from tacit.gradients.batches import random_states, same_states
+from tacit.gradients.batches import random_states, same_states, without_autocast
 from tacit.gradients.calibration import SharedError, calibrate, in_parts
 from tacit.gradients.layers import LayerRule, keeps_turned, rule_of
 from tacit.gradients.pieces import ParameterGradients
@@ -408,7 +408,7 @@ class _ModuleWatch:
         if gradients.ndim == 0 or gradients.shape[0] != owner.count:
             raise SharedError(unit.path, f"{tuple(gradients.shape)} of {owner.count}")
         into = {local: owner.into(name) for local, name in unit.names.items()}
-        with torch.no_grad(), torch.autocast(gradients.device.type, enabled=False):
+        with torch.no_grad(), without_autocast(gradients.device):
             try:
                 with owner.paused():
                     unit.rule(unit.module, inputs, gradients, into)
@@ -533,8 +533,8 @@ def _run_again(call: _Call, inputs: Sequence[Tensor], gradients: Sequence[Any]) 
         terms = [(leaves[place] * held).sum() for place, held in zip(used, back, strict=True)]
         return torch.stack([one.double() for one in terms]).sum()
 
-    device, states = gradients[0].device.type, random_states(unit.module)
-    with owner.paused(), torch.enable_grad(), torch.autocast(device, enabled=False):
+    device, states = gradients[0].device, random_states(unit.module)
+    with owner.paused(), torch.enable_grad(), without_autocast(device):
         found = _mapped(single, parameters, inputs, rows, gradients)
         if found is None:
             try:

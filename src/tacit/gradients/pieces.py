@@ -83,7 +83,7 @@ class TableGradients:
         """Return G, (B, rows · d) in float64."""
         places, examples, rows = self._rows()
         found = rows.new_zeros(self._examples * self.count, rows.shape[1])
-        return found.index_copy_(0, examples * self.count + places, rows).view(self._examples, -1)
+        return found.index_add_(0, examples * self.count + places, rows).view(self._examples, -1)
 
     def _rows(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return the row, the example and Σ_t g_it of every pair of them that occurs."""
@@ -92,12 +92,31 @@ class TableGradients:
             gradients = torch.cat([one for _, one in self._uses], dim=1)
             examples = torch.arange(self._examples, device=indices.device)[:, None]
             # one number for each pair of an example and a row
-            keys, inverse = torch.unique(examples * self.count + indices, return_inverse=True)
+            keys, inverse = _numbered(examples * self.count + indices)
             rows = gradients.new_zeros(len(keys), gradients.shape[2], dtype=torch.float64)
             # several positions of one row add up, in float64
             rows.index_add_(0, inverse.flatten(), gradients.flatten(0, 1).double())
             self._known = keys % self.count, keys // self.count, rows
         return self._known
+
+
+def _numbered(keys: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the keys that occur, each once, and which of them each entry is.
+
+    How many occur is read by the host; of a device it is not read, and numbers that are left over
+    stand for the key 0 and have no entry.
+    """
+    if keys.device.type == "cpu":
+        found: tuple[Tensor, Tensor] = torch.unique(keys, return_inverse=True)
+        return found
+    ordered, order = keys.flatten().sort()
+    # one more wherever another key begins
+    numbers = torch.zeros_like(ordered)
+    numbers[1:] = (ordered[1:] != ordered[:-1]).cumsum(dim=0)
+    # entries of one number write the same key
+    seen = torch.zeros_like(ordered).scatter_(0, numbers, ordered)
+    inverse = torch.empty_like(numbers).scatter_(0, order, numbers)
+    return seen, inverse.view_as(keys)
 
 
 class ParameterGradients:

@@ -253,25 +253,28 @@ def _side_by_side(factor: Tensor) -> Tensor:
 
 
 def summed(rows: Tensor, owners: Tensor) -> Tensor:
-    """Return the sums of rows of each owner, (P, …)."""
+    """Return the sums of rows of each owner, (P, …).
+
+    Owners stay with the host, which reads from them how many there are.
+    """
     made = rows.new_zeros(int(owners[-1]) + 1, *rows.shape[1:])
-    return made.index_add_(0, owners, rows)
+    return made.index_add_(0, owners.to(rows.device), rows)
 
 
 def stacked(rows: Tensor, owners: Tensor) -> Tensor:
     """Return (B, T, …) as (P, k T, …), k records of an owner at most; 0 where there are fewer."""
     counts = torch.bincount(owners)
     # the place of each record among those of its owner: owners come in order
-    places = torch.arange(len(owners), device=owners.device) - (counts.cumsum(0) - counts)[owners]
+    places = torch.arange(len(owners)) - (counts.cumsum(0) - counts)[owners]
     made = rows.new_zeros(len(counts), int(counts.max()), *rows.shape[1:])
-    made[owners, places] = rows
+    made[owners.to(rows.device), places.to(rows.device)] = rows
     return made.flatten(1, 2)
 
 
 def cleared(values: Tensor, finite: Tensor) -> Tensor:
     """Return values (B, …) with 0 for the records that are not finite."""
-    # no copy where nothing has to go
-    if bool(finite.all()):
+    # no copy where nothing has to go, which a processor sees and a device is not asked
+    if finite.device.type == "cpu" and bool(finite.all()):
         return values
     shape = (-1, *[1] * (values.ndim - 1))
     return torch.where(finite.reshape(shape), values, 0.0)

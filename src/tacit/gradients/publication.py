@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from tacit._ground import outlet
-from tacit.covariance.publication import publish_sum
+from tacit._ground.numbers import LARGEST
+from tacit.covariance.publication import EXACT_INTEGERS, grid_of, publish_sum
 
 
 def publish_tensor(value: Tensor, noise: Tensor, deviations: Any) -> Tensor:
@@ -23,6 +24,8 @@ def publish_tensor(value: Tensor, noise: Tensor, deviations: Any) -> Tensor:
         noise: of its shape.
         deviations: standard deviation of each entry of the noise, or what broadcasts to that.
     """
+    if value.device.type != "cpu":
+        return _publish_there(value.detach().double(), noise.detach().double(), deviations)
     # float64 before the sum: its rounding is that of the grid and no finer
     clean = np.ascontiguousarray(value.detach().double().cpu().numpy())
     drawn = np.ascontiguousarray(noise.detach().double().cpu().numpy())
@@ -32,6 +35,33 @@ def publish_tensor(value: Tensor, noise: Tensor, deviations: Any) -> Tensor:
     # a single number
     made = torch.from_numpy(publish_sum(clean, drawn, spread))
     return made.reshape(value.shape).to(value.device)
+
+
+def _publish_there(value: Tensor, noise: Tensor, deviations: Any) -> Tensor:
+    """Return the same sum as ``rounded_sum``, bit by bit, where the tensors are.
+
+    The host reads nothing: whatever it would decide by, the device selects entry by entry.
+    """
+    spread = deviations.cpu().numpy() if isinstance(deviations, Tensor) else deviations
+    # a power of two below 2⁻²⁰ σ: of the law of the noise alone
+    spacing = np.asarray(grid_of(*2 * (np.asarray(spread, dtype=np.float64),)))
+    grid = float(spacing) if spacing.ndim == 0 else torch.from_numpy(spacing).to(value.device)
+    total = value + noise
+    # Knuth's two-sum: total + error is the exact sum
+    virtual = total - value
+    error = (value - (total - virtual)) + (noise - virtual)
+    # where doubles are wider apart than the grid they are the grid
+    fine = total.abs() < EXACT_INTEGERS * grid
+    # exact: the grid is a power of two
+    units = torch.where(fine, total, 0.0) / grid
+    whole = torch.round(units)
+    rest = units - whole
+    # where the rounded sum is a half, the exact one lies on the side of the error
+    whole = whole + ((rest == 0.5) & (error > 0.0)).double()
+    whole = whole - ((rest == -0.5) & (error < 0.0)).double()
+    # adding 0.0 leaves zero one sign
+    rounded = torch.where(fine, whole * grid, total) + 0.0
+    return outlet.let_out(rounded.clamp(-LARGEST, LARGEST))
 
 
 def let_out_gradients(model: torch.nn.Module) -> None:

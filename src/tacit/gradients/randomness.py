@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tacit._ground.random import released_normal
+from tacit.gradients.device_noise import device_normal
 from tacit.gradients.steps import Normal
 
 
@@ -59,10 +60,19 @@ class StepRandomness:
         """Return the class of every record, each by a coin of its own: the same whenever asked."""
         return self._of_run(0, 4).integers(classes, size=count)
 
-    def normal(self, step: int, layer: int) -> Normal:
-        """Return what draws the released N(0, 1) values of one layer in one step."""
+    def normal(self, step: int, layer: int, device: torch.device | None = None) -> Normal:
+        """Return what draws the released N(0, 1) values of one layer in one step.
+
+        Args:
+            step: its number.
+            layer: its number.
+            device: where the sums are; beside the operating system's key, nothing comes from the
+                host. With a seed all of them do, which are the same wherever the sums are.
+        """
         # coins have 0, noise 1, 3, 5 …, A_t 2, 4, 6 …: no two streams meet
         source = None if self._seed is None else self._source(step, 1 + 2 * layer)
+        if source is None and device is not None and device.type != "cpu":
+            return lambda shape: device_normal(shape, device)
         return lambda shape: torch.from_numpy(released_normal(shape, source))
 
     def projection_seed(self, step: int, layer: int) -> np.random.Generator | None:

@@ -108,7 +108,7 @@ class NoisySteps:
             clip = self._clip_of(name)
             if canaries is not None:
                 canaries.add(name, total, clip)
-            normal = self._normal(name, step, place)
+            normal = self._normal(name, step, place, total.device)
             noisy = self._noised(total, normal, self._deviation(name))
             if canaries is not None:
                 canaries.watch(name, noisy, clip)
@@ -129,13 +129,13 @@ class NoisySteps:
             return self._noise * self._method.noise_scale
         return self.clips.deviation(name, self._noise)
 
-    def _normal(self, name: str, step: int, place: int) -> Normal:
+    def _normal(self, name: str, step: int, place: int, device: torch.device) -> Normal:
         """Return what draws the noise of one parameter: its own, or tied to that of steps before.
 
         ``ẑ_t`` of ``C ẑ = z`` has a deviation of 1/c_0 >= 1 at least: the grid of N(0, 1) is no
         coarser than its own.
         """
-        drawn = self._randomness.normal(step, place)
+        drawn = self._randomness.normal(step, place, device)
         if name not in self.tied:
             return drawn
         return lambda shape: self.tied[name].next(drawn(shape))
@@ -156,5 +156,6 @@ class NoisySteps:
             counts = torch.zeros(len(clips.norms), dtype=torch.float64, device=device)
         # a stream of its own: that behind the last parameter's
         place, deviation = len(self._parameters), clips.count_deviation(self._noise)
-        noisy = self._noised(counts, self._randomness.normal(step, place), deviation)
+        normal = self._randomness.normal(step, place, counts.device)
+        noisy = self._noised(counts, normal, deviation)
         return clips.moved(noisy.tolist(), self._expected)

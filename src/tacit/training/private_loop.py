@@ -217,7 +217,7 @@ class PrivateLoop:
         owners = None
         if piece.owners is not None:
             # of a person its records add up before they are clipped
-            owners = torch.tensor(piece.owners, device=losses.device)
+            owners = torch.tensor(piece.owners)
 
         def factors(norms: Mapping[str, Tensor]) -> dict[str, Tensor]:
             return self._steps.factors(norms, counted=piece.counted > 0)

@@ -25,26 +25,35 @@ class Workers:
         self.rank = processes.get_rank() if there else 0
         self.size = processes.get_world_size() if there else 1
 
+    def _there(self, values: Tensor) -> Tensor:
+        """Return values where processes of GPUs can add them up: NCCL takes nothing of the host."""
+        if processes.get_backend() == "nccl" and values.device.type == "cpu":
+            return values.cuda()
+        return values
+
     @property
     def first(self) -> bool:
         """Whether this process draws the noise and holds the ledger."""
         return self.rank == 0
 
     def total(self, values: Tensor) -> Tensor:
-        """Return the sum over all processes, in place."""
+        """Return the sum over all processes, in place where they can add it up."""
         if self.size > 1:
+            values = self._there(values)
             processes.all_reduce(values)
         return values
 
     def largest(self, values: Tensor) -> Tensor:
-        """Return the largest over all processes, entry by entry, in place."""
+        """Return the largest over all processes, entry by entry."""
         if self.size > 1:
+            values = self._there(values)
             processes.all_reduce(values, op=processes.ReduceOp.MAX)
         return values
 
     def from_first(self, values: Tensor) -> Tensor:
-        """Return what the first process has, in place."""
+        """Return what the first process has."""
         if self.size > 1:
+            values = self._there(values)
             processes.broadcast(values, src=0)
         return values
 
