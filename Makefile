@@ -6,6 +6,7 @@ INSTALLED := $(VENV)/.installed
 BENCH_INSTALLED := $(VENV)/.installed-bench
 INSTALLED_SERVICES := $(VENV)/.installed-services
 INSTALLED_SITE := $(VENV)/.installed-site
+INSTALLED_EXPERIMENTS := $(VENV)/.installed-experiments
 
 # Bytecode is kept whatever the environment says: every process would compile Tacit and its tests again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -118,7 +119,7 @@ site: $(INSTALLED_SITE) reference
 	$(BIN)/python -m sphinx -W --keep-going -q -d build/doctrees docs build/site
 
 # make experiments NAME=pac-means, or all of them.
-experiments: $(INSTALLED)
+experiments: $(INSTALLED_EXPERIMENTS)
 	@set -e; for run in experiments/$(or $(NAME),*)/run.py; do \
 		echo "== $$run"; $(BIN)/python $$run; done
 
@@ -136,6 +137,11 @@ $(INSTALLED): pyproject.toml | $(VENV)/bin/python
 
 $(BENCH_INSTALLED): $(INSTALLED)
 	$(INSTALL) --editable '.[dev,bench]'
+	$(COMPILE)
+	@touch $@
+
+$(INSTALLED_EXPERIMENTS): $(INSTALLED)
+	$(INSTALL) --editable '.[dev,opacus]'
 	$(COMPILE)
 	@touch $@
 

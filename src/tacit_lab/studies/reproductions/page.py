@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tacit_lab.studies.adapters import game_page, heads_page, language_page
+from tacit_lab.studies.adapters import curves_page, game_page, heads_page, language_page
 from tacit_lab.studies.architectures import regularisers_page, split_page
 from tacit_lab.studies.features import features_page
 from tacit_lab.studies.hidden import (
@@ -12,6 +12,7 @@ from tacit_lab.studies.hidden import (
     middle_page,
     sequences_page,
 )
+from tacit_lab.studies.loops import page as loops_page
 from tacit_lab.studies.pac import page as pac_page
 from tacit_lab.studies.places import PAGE
 from tacit_lab.studies.poisoning import page as poisoning_page
@@ -23,12 +24,13 @@ OPENING = """# Reproductions
 
 `make experiments NAME=pac-mnist` (or `pac-cifar10`, `pac-agnews`, `pac-means`, `empty-middle`,
 `hidden-layers`, `inversion`, `quotient`, `features`, `split-memory`, `regularisers`,
-`indistinguishable-cifar10`, `poisoning`, `adapters-canary-game`, `adapters-frozen-features`,
-`adapters-language`, `specifications-identification`, `specifications-objectives`) runs one of these
-and writes `experiments/results/NAME.json`, most of them a figure too; `make experiments
-NAME=reproductions` renders this page from what is there. `memorisation`, `hidden-attackers`,
-`pave_risk`, `statistics-by-pairs` and `store-theft` write into pages of their own. No number on it
-is typed by hand. `--fast` is a smoke test and publishes nothing.
+`indistinguishable-cifar10`, `private-loops`, `poisoning`, `low-rank-curves`,
+`adapters-canary-game`, `adapters-frozen-features`, `adapters-language`,
+`specifications-identification`, `specifications-objectives`) runs one of these and writes
+`experiments/results/NAME.json`, most of them a figure too; `make experiments NAME=reproductions`
+renders this page from what is there. `memorisation`, `hidden-attackers`, `pave_risk`,
+`statistics-by-pairs` and `store-theft` write into pages of their own. No number on it is typed by
+hand. `--fast` is a smoke test and publishes nothing.
 
 Solid lines are noise that is certified, or success that is proven. Filled points are
 measurements. Hollow points of the residual-PAC figures and crosses are printed in a paper.
@@ -38,7 +40,6 @@ CLOSING = """## What is not run, and why
 | printed | why not |
 |---|---|
 | residual-pac, Table 2 (CIFAR-100) | its images are not among the data that the study reads; [which rows cannot be](#rows-that-cannot-be) stands above |
-| lora-privacy, Figures 1 and 2 | they are curves of formulas: `tacit account` gives the [exact law](projections-and-sketches.md) in their place at any rank and noise |
 | dsi, Tables 2 and 4 (GPT-2, OPT and others on WikiText) | their weights are not at hand: exposure and exact memorisation are measured on a model that is [trained here](../how-to/training-memorisation.md) |
 | dsi, Table 3 (Stable Diffusion on paintings) | neither weights nor paintings are at hand |
 | dsi, three rows of Tables 5 and 6 at m = 80 | every step takes eighty gradients, and the model is trained again without each source that is left out: not run for the time it takes |
@@ -67,7 +68,9 @@ def text() -> str:
         *sequences_page.sections(),
         *defences_page.sections(),
         *accuracy_page.sections(),
+        *loops_page.sections(),
         *poisoning_page.sections(),
+        *curves_page.sections(),
         *game_page.sections(),
         *heads_page.sections(),
         *language_page.sections(),
