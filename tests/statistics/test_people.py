@@ -323,6 +323,19 @@ def test_numbers_are_keys_and_those_of_nobody_else_are_none():
     assert release.names == ("keys[y]", "count|y=0.5", "count|y=7")
 
 
+@pytest.mark.parametrize("persons", [3, 400])
+@pytest.mark.parametrize("query", ["two-way:city,kind", "two-way:city,kind+rows by kind"])
+def test_pairs_of_categories_are_counted_of_keys_that_are_found(query, persons):
+    frame = pd.DataFrame({"who": range(persons), "city": "Bern", "kind": "old"})
+    levels = {"city": ["Bern", "Oslo"], "kind": "auto"}
+    promise = Table(epsilon=2.0, delta=1e-3, person="who", clip=2, levels=levels)
+    release = privatize(query, frame, promise, QUICK, columns=np.array(["city", "kind"]))
+    found = dict(zip(release.names, release.values, strict=True))
+    assert found["keys[kind]"] == (persons > 3)
+    assert ("count[city=Bern,kind=old]" in found) == (persons > 3)
+    assert type(release).from_dict(release.published()).names == release.names
+
+
 @pytest.mark.parametrize("rows", [0, 3])
 def test_where_no_key_is_found_that_is_the_answer(rows):
     frame = cities("a", "b", "c")[:rows]

@@ -358,7 +358,7 @@ def _select(columns: Sequence[str], own: tuple[str, ...]) -> tuple[str, ...]:
         raise ValueError(f"columns: expected some of {', '.join(own)}, got {missing[0]!r}")
     if not wanted or len(set(wanted)) != len(wanted):
         raise ValueError(f"columns: expected different names of columns, got {shown(columns)}")
-    return tuple(wanted)
+    return tuple(map(str, wanted))
 
 
 def _column_names(columns: Sequence[str] | None, width: int) -> tuple[str, ...]:
@@ -368,7 +368,8 @@ def _column_names(columns: Sequence[str] | None, width: int) -> tuple[str, ...]:
         raise ValueError(f"columns: expected {width} names, got {shown(columns)}")
     if len(columns) != width or len(set(columns)) != width:
         raise ValueError(f"columns: expected {width} different names, got {list(columns)}")
-    return tuple(columns)
+    # such as those of an array of texts
+    return tuple(map(str, columns))
 
 
 def _names_of_frame(pool: Any) -> list[str] | None:

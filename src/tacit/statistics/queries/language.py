@@ -232,6 +232,9 @@ def keys_read(query: Any, target: str | None = None) -> tuple[str, ...]:
             one = one.numerator
         if isinstance(one, Histogram) and one.edges is None:
             names.append(one.column)
+        if isinstance(one, TwoWayTable):
+            both = ((one.first, one.first_edges), (one.second, one.second_edges))
+            names += [column for column, edges in both if edges is None]
     return tuple(dict.fromkeys(names))
 
 
