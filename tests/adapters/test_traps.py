@@ -349,6 +349,18 @@ def test_attention_of_torch_is_left_out_or_refused_with_its_cause():
         prepared(Attends(), supervised(), METHOD, **chosen)
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "make", [torch.nn.utils.weight_norm, torch.nn.utils.parametrizations.weight_norm]
+)
+def test_a_layer_whose_weight_is_made_is_left_out_or_refused(make):
+    model = torch.nn.Sequential(make(torch.nn.Linear(6, 4)), torch.nn.Linear(4, 3))
+    made = prepared(model, supervised(), METHOD, **FAST)
+    assert [one.name for one in made.run.steps.layers] == ["1"]
+    with pytest.raises(ValueError, match="got '0', which is no linear layer"):
+        prepared(model, supervised(), METHOD, **{**FAST, "targets": ["0"]})
+
+
 def test_a_model_without_numbers_and_a_device_without_any():
     with pytest.raises(ValueError, match=r'^model: .* got 0.weight on the device "meta"'):
         prepared(network().to("meta"), supervised(), METHOD, **FAST)

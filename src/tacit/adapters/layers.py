@@ -467,7 +467,9 @@ def _token_head(model: Any) -> nn.Module | None:
 
 
 def _is_linear(module: nn.Module) -> bool:
-    return isinstance(module, nn.Linear) or type(module).__name__ == "Conv1D"
+    kind = isinstance(module, nn.Linear) or type(module).__name__ == "Conv1D"
+    # a weight that is made of other parameters, as by weight_norm, is none of the layer
+    return kind and "weight" in module._parameters
 
 
 def _names(name: str, target: str) -> bool:
