@@ -87,8 +87,10 @@ def loads(document: str | bytes, *, name: str = "document", source: str = "the t
         if len(content) < len(pairs):
             # every name is looked at once: of a million names one may stand twice
             seen = set[str]()
-            twice = next(key for key, _ in pairs if key in seen or seen.add(key))
-            refused(f"the field {shown(twice)} twice")
+            for key, _ in pairs:
+                if key in seen:
+                    refused(f"the field {shown(key)} twice")
+                seen.add(key)
         return content
 
     try:

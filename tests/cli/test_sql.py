@@ -50,6 +50,8 @@ def test_a_secret_is_named_beside_the_ledger_of_a_policy(policy, tmp_path, tacit
     for code in (0, 2):
         done = tacit(*ASKED, file, "--secret", "shop")
         assert done.code == code, done.err
+    # under another name it would be spent once more
+    refused(tacit(*ASKED, file, "--secret", "again"), "'again' has no budget")
     assert Ledger(str(tmp_path / "l.db")).secrets() == ("shop",)
 
 
@@ -59,6 +61,10 @@ def test_what_a_policy_names_is_not_named_otherwise(policy, tmp_path, tacit: Tac
     refused(tacit(*ASKED, file, "--ledger", tmp_path / "m.db"), "--ledger", "as the policy says")
     refused(tacit(*ASKED, file, "--person", "x"), "--person: expected who", "as the policy says")
     refused(tacit(*ASKED, file, "--public-table", "t"), "--public-table: ", "the policy says t is")
+    # of another name the file of persons is what it is, and its name is of no other file
+    alias = ("--table", f"u={tmp_path / 't.csv'}", "--public-table", "u")
+    refused(tacit(*ASKED, file, *alias), "--public-table: ", "the policy says t is")
+    refused(tacit(*ASKED, file, "--table", f"t={file}"), "--table: expected t as the policy has it")
     done = tacit(*ASKED, file, "--ledger", tmp_path / "l.db", "--secret", "shop")
     assert done.code == 0, done.err
     refused(tacit(*ASKED, policy(""), "--secret", "shop"), "--secret", "--ledger beside it")

@@ -208,14 +208,11 @@ def sql(
 
     policy = TablePolicy() if tables.policy is None else read_policy(tables.policy)
     promise, paying = protected.promise(policy), drawing.with_policy(policy)
-    places = {**policy.tables, **_places(tables.table or (), tables.database is not None)}
-    public = tuple(dict.fromkeys((*policy.public, *(tables.public or ()))))
-    for name in public:
-        if name in policy.tables and name not in policy.public:
-            raise ValueError(
-                f"--public-table: expected none of persons, as the policy says {name} is"
-            )
     database = tables.database or policy.settings.get("database")
+    given = _places(tables.table or (), tables.database is not None)
+    places = {**policy.tables, **given}
+    public = tuple(dict.fromkeys((*policy.public, *(tables.public or ()))))
+    _check_declared(policy, given, public, at_server=database is not None)
     found = answer(
         query, places, promise, public=public, engine=_engine(database), rng=drawing.seed
     )
@@ -243,6 +240,35 @@ def sql(
         others=_read_from(paths),
         tell=lambda destination, release: _tell(destination, release, found),
     )
+
+
+def _check_declared(
+    policy: TablePolicy, given: Mapping[str, str], public: Sequence[str], *, at_server: bool
+) -> None:
+    """Refuse flags that name another table than the policy, or make one of persons public.
+
+    A table has one name and may be given another: it is known by where it is.
+
+    Raises:
+        ValueError: the message has the flag.
+    """
+
+    def place(path: str) -> object:
+        # of a server the last part, whatever schema and case it is spelled with
+        return path.rpartition(".")[2].strip('"').casefold() if at_server else absolute_path(path)
+
+    for name, path in given.items():
+        if name in policy.tables and place(path) != place(policy.tables[name]):
+            raise ValueError(f"--table: expected {name} as the policy has it, got another")
+    of_persons = {
+        place(path): name for name, path in policy.tables.items() if name not in policy.public
+    }
+    for name in public:
+        known = name if name in of_persons.values() else of_persons.get(place(given.get(name, "")))
+        if known is not None:
+            raise ValueError(
+                f"--public-table: expected none of persons, as the policy says {known} is"
+            )
 
 
 def _spelled(name: str, read: Any, given: Any) -> Any:
@@ -313,6 +339,9 @@ def _budget(policy: TablePolicy, drawing: Drawing, source: Source) -> None:
         assert source.fingerprint is not None, "checked before"
         name = name_of_rows(book, source.fingerprint, source.file_digest)
     if name not in book.secrets() or book.budget(name) is None:
+        if drawing.secret is not None and "secret" not in policy.settings:
+            # under every further name that a flag gives it would be spent once more
+            book.check_budgeted(name)
         book.set_budget(name, **policy.budget)
 
 
