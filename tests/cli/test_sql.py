@@ -55,6 +55,20 @@ def test_a_secret_is_named_beside_the_ledger_of_a_policy(policy, tmp_path, tacit
     assert Ledger(str(tmp_path / "l.db")).secrets() == ("shop",)
 
 
+def test_a_table_that_grew_does_not_get_the_budget_of_its_policy_again(
+    policy, tmp_path, tacit: Tacit
+) -> None:
+    file = policy('ledger = "l.db"')
+    assert tacit(*ASKED, file).code == 0
+    (tmp_path / "t.csv").write_text("who,x\na,1\nb,2\nc,3\n")
+    refused(tacit(*ASKED, file), "has no budget, and other secrets of this ledger have one")
+    # of a secret that is named it is the same budget, which is spent
+    file = policy('ledger = "m.db"\nsecret = "shop"')
+    assert tacit(*ASKED, file).code == 0
+    (tmp_path / "t.csv").write_text("who,x\na,1\nb,2\nc,3\nd,4\n")
+    refused(tacit(*ASKED, file), "budget: secret 'shop' has a budget of ε = 1.5")
+
+
 def test_what_a_policy_names_is_not_named_otherwise(policy, tmp_path, tacit: Tacit) -> None:
     file = policy('ledger = "l.db"\nsecret = "shop"')
     refused(tacit(*ASKED, file, "--secret", "other"), "--secret", "as the policy says")

@@ -339,8 +339,8 @@ def _budget(policy: TablePolicy, drawing: Drawing, source: Source) -> None:
         assert source.fingerprint is not None, "checked before"
         name = name_of_rows(book, source.fingerprint, source.file_digest)
     if name not in book.secrets() or book.budget(name) is None:
-        if drawing.secret is not None and "secret" not in policy.settings:
-            # under every further name that a flag gives it would be spent once more
+        if "secret" not in policy.settings:
+            # for every further name, that of a flag or of a table that grew, it would be set anew
             book.check_budgeted(name)
         book.set_budget(name, **policy.budget)
 
