@@ -92,27 +92,18 @@ def inverse_sqrt_psd(a: Any, *, rtol: float | None = None) -> InverseRoot:
         >>> inverse_sqrt_psd([[4.0, 0.0], [0.0, 0.0]]).rank
         1
     """
-    return _spectral_inverse(a, rtol, power=-0.5)
-
-
-def pinv_psd(a: Any, *, rtol: float | None = None) -> InverseRoot:
-    """Pseudo-inverse of a PSD matrix, with the rank decision: ``U diag(1/l_i or 0) Uᵀ``.
-
-    Args:
-        a: (d, d) symmetric PSD.
-        rtol: relative rank tolerance, default ``d · 2⁻⁵²``.
-
-    Returns:
-        The pseudo-inverse in ``root``, the rank, and the absolute tolerance used.
-
-    Raises:
-        ValueError: ``a`` is not symmetric PSD, or ``rtol`` is outside [0, 1).
-
-    Example:
-        >>> pinv_psd([[4.0, 0.0], [0.0, 0.0]]).root[0, 0]
-        np.float64(0.25)
-    """
-    return _spectral_inverse(a, rtol, power=-1.0)
+    eigenvalues, vectors = eigh_psd("a", a)
+    if rtol is None:
+        rtol = default_tolerance(eigenvalues.size)
+    in_interval("rtol", rtol, 0.0, 1.0, open_high=True)
+    tolerance = rtol * float(eigenvalues[-1])
+    # directions at the level of rounding of the largest have no inverse
+    keep = eigenvalues > tolerance
+    return InverseRoot(
+        root=_compose(vectors[:, keep], eigenvalues[keep] ** -0.5),
+        rank=int(keep.sum()),
+        tolerance=tolerance,
+    )
 
 
 def generalized_eigh(a: Any, b: Any) -> tuple[Array, Array]:
@@ -226,18 +217,3 @@ def _compose(vectors: Array, eigenvalues: Array) -> Array:
     product = (vectors * eigenvalues) @ vectors.T
     result: Array = (product + product.T) / 2
     return result
-
-
-def _spectral_inverse(a: Any, rtol: float | None, *, power: float) -> InverseRoot:
-    eigenvalues, vectors = eigh_psd("a", a)
-    if rtol is None:
-        rtol = default_tolerance(eigenvalues.size)
-    in_interval("rtol", rtol, 0.0, 1.0, open_high=True)
-    tolerance = rtol * float(eigenvalues[-1])
-    # directions at the level of rounding of the largest have no inverse
-    keep = eigenvalues > tolerance
-    return InverseRoot(
-        root=_compose(vectors[:, keep], eigenvalues[keep] ** power),
-        rank=int(keep.sum()),
-        tolerance=tolerance,
-    )

@@ -6,7 +6,6 @@ from .notions import Budget as Budget
 from .notions import Charge as Charge
 from .notions import Spending as Spending
 from .notions import charge_of as charge_of
-from .notions import exact_sum as exact_sum
 from .records import BudgetChange as BudgetChange
 from .records import BudgetExceededError as BudgetExceededError
 from .records import Entry as Entry

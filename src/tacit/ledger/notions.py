@@ -272,19 +272,6 @@ def charges_of(guarantees: Sequence[Guarantee], *, reproducible: bool) -> tuple[
     return tuple(charges)
 
 
-def exact_sum(values: Iterable[float]) -> float:
-    """Return the smallest float that is at least the exact sum of non-negative ``values``.
-
-    Example:
-        >>> exact_sum([0.1, 0.2]) >= 0.1 + 0.2, exact_sum([0.1]) == 0.1
-        (True, True)
-    """
-    numbers = list(values)
-    if any(math.isinf(number) for number in numbers):
-        return math.inf
-    return rounded_up(sum((Fraction(number) for number in numbers), Fraction(0)))
-
-
 def shown(value: float, rounding: str = ROUND_CEILING) -> str:
     """Return ``value`` with six significant digits, rounded against us: costs up, limits down.
 

@@ -18,6 +18,7 @@ from tacit.statistics.engines.dialects import Dialect
 from tacit.statistics.engines.duck import PARQUET, DuckDB
 from tacit.statistics.engines.expressions import ExpressionReader
 from tacit.statistics.engines.keys import KeysInEngine, parts_in_engine
+from tacit.statistics.engines.reading import read_key
 from tacit.statistics.engines.schema import (
     DECIMAL,
     FLOAT,
@@ -26,7 +27,7 @@ from tacit.statistics.engines.schema import (
     TableThere,
     TypedColumn,
 )
-from tacit.statistics.engines.selection import Key, Selection, read_key
+from tacit.statistics.engines.selection import Key, Selection
 from tacit.statistics.opening import sought_key
 from tacit.statistics.pools import EACH_KEY, NOMINAL_ENDS, Pool, key_word
 from tacit.statistics.queries.chosen import chosen_of

@@ -17,15 +17,9 @@ from tacit.statistics.engines.caps import CapStatement
 from tacit.statistics.engines.contributors import InEngine
 from tacit.statistics.engines.expressions import refused
 from tacit.statistics.engines.keys import KeysInEngine, parts_in_engine
+from tacit.statistics.engines.reading import columns_named, parse, select, tables_of
 from tacit.statistics.engines.schema import TableThere
-from tacit.statistics.engines.selection import (
-    Key,
-    Selection,
-    columns_named,
-    parse,
-    select,
-    tables_of,
-)
+from tacit.statistics.engines.selection import Key, Selection
 from tacit.statistics.people.found import Asking, Keys, prepare_found
 from tacit.statistics.people.radius import TooFewSumsError
 from tacit.statistics.people.workflow import FALLBACK_CLIP, prepare
