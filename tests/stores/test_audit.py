@@ -21,6 +21,7 @@ import faiss
 
 from tacit.hidden_states import ProductCodebook, ProductFit, ResidualCodebook, ResidualFit
 from tacit.stores import SealedStore, StoreSettings, audit_store, find_vectors, index_bits
+from tacit.stores.audit.readers import read_vectors
 
 from .places import COUNT, KEY, PLACES, FolderBackend, book, documents, filled, vectors
 
@@ -511,3 +512,14 @@ def test_a_sealed_folder_without_a_part_is_a_sentence(tmp_path):
         part.unlink()
     with pytest.raises(ValueError, match="its manifest names"):
         read_store(tmp_path / "notes")
+
+
+def test_an_archive_that_expands_beyond_measure_is_not_unpacked(tmp_path, monkeypatch):
+    path = tmp_path / "rows.npz"
+    np.savez_compressed(path, a=np.zeros((2000, 50), np.float32))
+    monkeypatch.setattr("tacit._ground.unpacking.MOST_BYTES", 1000)
+    with pytest.raises(ValueError, match=r"rows\.npz expands to more than 100 times its size"):
+        read_vectors("--vectors", path)
+    assert audit_store(path).rows is None
+    monkeypatch.undo()
+    assert len(read_vectors("--vectors", path)) == 2000

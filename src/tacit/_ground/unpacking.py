@@ -16,6 +16,24 @@ class ExpandedError(ValueError):
     """It expands to more than an honest file does."""
 
 
+def check_expanded(size: int, packed: int, label: str) -> None:
+    """Refuse what expands to more than an honest file does.
+
+    Args:
+        size: bytes that it expands to.
+        packed: bytes that it has.
+        label: what a refusal calls it, after the name of the argument.
+
+    Raises:
+        ExpandedError: it is more than 1 GiB and more than a hundred times its size.
+    """
+    if size > max(MOST_BYTES, MOST_TIMES * packed):
+        raise ExpandedError(
+            f"{label} expands to more than {MOST_TIMES} times its size: if you trust it, give what "
+            "it holds"
+        )
+
+
 def unpacked(opened: Callable[[io.BytesIO], Any], content: bytes, label: str) -> bytes:
     """Return what a compressed content expands to.
 
@@ -32,13 +50,9 @@ def unpacked(opened: Callable[[io.BytesIO], Any], content: bytes, label: str) ->
         >>> unpacked(gzip.open, gzip.compress(b"a,b"), "data: it")
         b'a,b'
     """
-    most, whole = max(MOST_BYTES, MOST_TIMES * len(content)), io.BytesIO()
+    whole = io.BytesIO()
     with opened(io.BytesIO(content)) as stream:
         while part := stream.read(PART):
             whole.write(part)
-            if whole.tell() > most:
-                raise ExpandedError(
-                    f"{label} expands to more than {MOST_TIMES} times its size: if you trust it, "
-                    "give what it holds"
-                )
+            check_expanded(whole.tell(), len(content), label)
     return whole.getvalue()

@@ -15,6 +15,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from tacit._ground.lazy import install_with
+from tacit._ground.unpacking import ExpandedError, check_expanded
 from tacit.guarantees import MaximalLeakage
 from tacit.releases.loading import load_rows
 from tacit.releases.stores import check_rows, open_store, side_file
@@ -201,7 +202,13 @@ def _numbers(name: str, path: Path) -> tuple[Rows, str, tuple[str, ...]]:
         return np.concatenate([np.asarray(one, np.float32) for one in blocks]), "f", ()
     try:
         loaded = np.load(path, allow_pickle=False)
+        if not isinstance(loaded, np.ndarray):
+            # what a head says, no reader of an archive goes beyond
+            size = sum(one.file_size for one in loaded.zip.infolist())
+            check_expanded(size, path.stat().st_size, f"{name}: {path}")
         found = {"": loaded} if isinstance(loaded, np.ndarray) else {**loaded}
+    except ExpandedError:
+        raise
     except (*DAMAGED, MemoryError):
         raise ValueError(f"{name}: {path} is damaged, or no file of NumPy") from None
     # an archive may hold other files, which are bytes
