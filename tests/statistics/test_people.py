@@ -456,8 +456,8 @@ def test_a_scale_is_rounded_up_by_less_than_one_part_of_the_largest_denominator(
     assert scale == 10**12 > 10**9 / Fraction(0.001)
     frame = pd.DataFrame({"who": [1, 2], "x": [0.2, 0.4]})
     # which the checker holds against what the file says before it is released
-    for query in ("rows", "sum"):
-        promise = Table(epsilon=0.001, person="who", clip=1000, bounds={"x": (0, 1)})
+    for query, epsilon, clip in (("rows", 0.001, 1000), ("sum", 0.001, 1000), ("sum", 7e-30, 7.3)):
+        promise = Table(epsilon=epsilon, person="who", clip=clip, bounds={"x": (0, 1)})
         privatize(query, frame, promise, Effort(trials=0), columns=["x"])
 
 

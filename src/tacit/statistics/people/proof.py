@@ -19,7 +19,7 @@ from tacit.statistics.people.release import PeopleDetails
 from tacit.statistics.queries.language import bind_query
 
 # Digits of b, which is a fraction: rounded down, as less noise tells more.
-SCALE = Context(prec=40, rounding=ROUND_FLOOR)
+SCALE = Context(prec=100, rounding=ROUND_FLOOR)
 
 
 def proof(release: Release[PeopleDetails]) -> ReleaseProof:
