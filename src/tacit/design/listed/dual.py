@@ -15,12 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from scipy import linalg as scipy_linalg
 
 from tacit._ground.checks import Array
 from tacit._ground.numbers import EPS
+
+Single: TypeAlias = npt.NDArray[np.float32]
 
 # An eigendecomposition of Λ^½ G Λ^½ errs in s by s_max² ε/s: at this ratio by 1% of s itself.
 EIGEN_RATIO = 1e-7
@@ -35,6 +39,8 @@ KERNEL_TOLERANCE = 0.1
 BAND = 256
 # Shifts of a unit-diagonal matrix in single precision, from its rounding on.
 SHIFTS = (1e-8, 1e-6, 1e-4, 1e-2)
+# The shift at which one of many rows is factored in single precision.
+SINGLE_SHIFT = 1e-6
 # Of a norm: its squares, their sum, the root, and the division by it.
 NORM_ROUNDING = 8 * EPS
 # Nothing is bare where no eigenvalue of S is below this share of their mean.
@@ -148,16 +154,17 @@ class RootSolver:
         return Spectrum(left, singular, right, leverage, lower_bound, rough)
 
 
-def log_hessian(spectrum: Spectrum) -> Array:
-    """Return N = ``Σ_q ((U∘w_q) Uᵀ)∘²``, ``Σ_q w_q w_qᵀ ≈ kernel``: good for a choice only.
+def log_hessian(spectrum: Spectrum) -> tuple[Single, float]:
+    """Return N/σ, ``N = Σ_q ((U∘w_q) Uᵀ)∘²``, ``Σ_q w_q w_qᵀ ≈ kernel``, σ: for a choice only.
 
     In single precision: N only decides the step, and its sums are most of an iteration's time.
     """
     left = spectrum.left.astype(np.float32)
     count = left.shape[0]
     hessian = np.zeros((count, count), np.float32)
-    # N is linear in the kernel: scaled here so that single precision cannot overflow.
-    for weights in kernel_factors(spectrum.singular / spectrum.singular.max()):
+    # N is linear in the kernel: in the unit of the largest s single precision cannot overflow
+    unit = float(spectrum.singular.max())
+    for weights in kernel_factors(spectrum.singular / unit):
         weighed = left * weights.astype(np.float32)
         for start in range(0, count, BAND):
             stop = min(start + BAND, count)
@@ -169,7 +176,7 @@ def log_hessian(spectrum: Spectrum) -> Array:
         stop = min(start + BAND, count)
         # the half above the diagonal is that below it
         hessian[:start, start:stop] = hessian[start:stop, :start].T
-    return hessian.astype(np.float64) * float(spectrum.singular.max())
+    return hessian, unit
 
 
 def kernel_factors(singular: Array, tolerance: float = KERNEL_TOLERANCE) -> list[Array]:
@@ -195,27 +202,40 @@ def kernel_factors(singular: Array, tolerance: float = KERNEL_TOLERANCE) -> list
     return [factor * root for factor in factors]
 
 
-def regularised_solver(hessian: Array, diagonal: Array) -> Callable[[Array], Array]:
-    """Return x ↦ (N + diag)⁻¹ x, Jacobi-scaled and regularised: good for a choice only."""
-    matrix = hessian.copy()
-    matrix[np.diag_indices_from(matrix)] += diagonal
+def regularised_solver(
+    hessian: Single, diagonal: Array, *, single: bool = False
+) -> Callable[[Array], Array]:
+    """Return x ↦ (N + diag)⁻¹ x, Jacobi-scaled and regularised: good for a choice only.
+
+    ``single`` factors in single precision, in half of the time, where that goes.
+    """
     # to a unit diagonal, where one shift serves all rows
-    scale = 1 / np.sqrt(np.diagonal(matrix))
-    matrix *= scale[:, None]
-    matrix *= scale
-    for shift in SHIFTS:
+    scale = 1 / np.sqrt(np.diagonal(hessian) + diagonal)
+    tried: list[tuple[float, np.dtype[Any]]] = [(one, np.dtype(np.float64)) for one in SHIFTS]
+    if single:
+        tried.insert(0, (SINGLE_SHIFT, np.dtype(np.float32)))
+    for shift, precision in tried:
+        matrix = hessian * scale.astype(precision)[:, None]
+        matrix *= scale.astype(precision)
         matrix[np.diag_indices_from(matrix)] = 1 + shift
         try:
-            factor = scipy_linalg.cho_factor(matrix, lower=True, check_finite=False)
+            # symmetric: its transpose is the same matrix in the order that LAPACK works in
+            factor = scipy_linalg.cho_factor(
+                matrix.T, lower=True, overwrite_a=True, check_finite=False
+            )
         except scipy_linalg.LinAlgError:
             continue
         break
     else:
         # no shift of these makes it definite: the diagonal alone
         return lambda right_side: right_side * scale**2
-    return lambda right_side: (
-        scale * scipy_linalg.cho_solve(factor, scale * right_side, check_finite=False)
-    )
+
+    def solve(right_side: Array) -> Array:
+        scaled = (scale * right_side).astype(precision)
+        solved: Array = scale * scipy_linalg.cho_solve(factor, scaled, check_finite=False)
+        return solved
+
+    return solve
 
 
 def repaired_cost(rows: Array, multipliers: Array, spectrum: Spectrum) -> float:

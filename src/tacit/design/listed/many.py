@@ -40,8 +40,9 @@ ROUNDS = 20
 # Until no row is further over its budget than this, or so many rounds have passed, solving to this
 # gap is enough, unless so few rows are at work that solving to the end takes less than a look.
 EARLY_GAP, EARLY_EXCESS, EARLY_ROUNDS, QUICK_ROWS = 1e-3, 0.01, 1, 500
-# Working rows that use less of their budget than this are let go.
-NEARLY_ACTIVE = 0.97
+# Working rows that use less of their budget than this are let go, after a solution to the early gap
+# and after one to the end.
+NEARLY_ACTIVE, ACTIVE = 0.97, 0.99
 # Rows over their budget by less than this share of the tolerance are not taken in.
 OVER_SHARE = 0.1
 # δ relative to the tolerance, and its largest value; what columns too small to solve for may use.
@@ -84,12 +85,19 @@ class ManyNoise:
     scales: Array
     rounding: float
 
-    def whitened(self, rows: Array, unit: float) -> Array:
-        """Return u, ``z/√g = uᵀ triangle diag(scales)``, for rows of live columns, to rounding."""
-        # back substitution: no inverse, and only rounding of the triangle's own rows
+    def whitened(self, rows: Array, unit: float, into: Array | None = None) -> Array:
+        """Return u, ``z/√g = uᵀ triangle diag(scales)``, for rows of live columns, to rounding.
+
+        ``into`` is where they are written, row by row.
+        """
+        scaled = np.divide(rows, unit * self.scales, out=into)
+        # back substitution: no inverse, and only rounding of the triangle's own rows; in place, as
+        # the transpose of rows is in the order of LAPACK
         solved: Array = scipy_linalg.solve_triangular(
-            self.triangle, (rows / (unit * self.scales)).T, trans="T", check_finite=False
+            self.triangle, scaled.T, trans="T", overwrite_b=True, check_finite=False
         ).T
+        if into is not None and not np.may_share_memory(solved, into):
+            into[:] = solved
         return solved
 
 
@@ -114,28 +122,31 @@ def over_many(blocks: RowBlocks, cost: Cost, rtol: float, ratios: Array | None) 
         heavy = np.argsort(-ratios, kind="stable")[: first_rows(seen.live.size)]
         working = np.union1d(working, heavy)
         start = ratios[working]
+    # u of all rows under the noise measured last
+    white = np.empty((seen.count, seen.live.size)) if blocks.in_memory else None
     best: tuple[float, ManyNoise, float, Working, Indices] | None = None
     for number in range(ROUNDS):
         solution, covering = _solve(seen.weighed(blocks.rows(working)), seen, aim, start)
         noise = _noise(covering, seen, rtol)
         # the noise of the few on all rows: divided by the worst distance it is feasible for all
-        worst, distances, violated = _measure(blocks, seen, noise, working, rtol)
+        worst, distances, violated = _measure(blocks, seen, noise, working, rtol, white)
         # weak duality: the few rows' dual bounds all rows' optimum from below
         gap = 1 - solution.bound / (_cost_of(seen, noise) * worst)
         if best is None or gap < best[0]:
             best = (gap, noise, worst, solution, working)
         if gap <= rtol or (violated.size == 0 and aim <= rtol):
             break
+        # rows with a multiplier stay at work, with it as the next start
+        share = ACTIVE if aim <= rtol else NEARLY_ACTIVE
+        kept = (distances > share * float(distances.max())) | (solution.values > 0.0)
         # Solving to the end pays once no other row is far over its budget.
         aim = rtol if worst < 1 + EARLY_EXCESS or number >= EARLY_ROUNDS else aim
-        # rows with a multiplier stay at work, with it as the next start
-        kept = (distances > NEARLY_ACTIVE * float(distances.max())) | (solution.values > 0.0)
         following = np.union1d(working[kept], violated)
         start = np.zeros(following.size)
         start[np.searchsorted(following, working[kept])] = solution.ratios[kept]
         working = following
     assert best is not None
-    return _design(blocks, seen, *best)
+    return _design(blocks, seen, *best, white if best[1] is noise else None)
 
 
 def _solve(
@@ -247,9 +258,17 @@ def _cost_of(seen: Survey, noise: ManyNoise) -> float:
 
 
 def _measure(
-    blocks: RowBlocks, seen: Survey, noise: ManyNoise, working: Indices, rtol: float
+    blocks: RowBlocks,
+    seen: Survey,
+    noise: ManyNoise,
+    working: Indices,
+    rtol: float,
+    white: Array | None,
 ) -> tuple[float, Array, Indices]:
-    """Return the worst squared distance, rounded up, those of working rows and the worst others."""
+    """Return the worst squared distance, rounded up, those of working rows and the worst others.
+
+    ``white`` takes u of all rows.
+    """
     if not noise.rounding < WORST_ROUNDING:
         raise ValueError(
             "cost: expected one that double precision can invert on these differences, got "
@@ -259,15 +278,16 @@ def _measure(
     largest, own, count = 0.0, np.zeros(working.size), 0
     for first, rows in blocks:
         count = first + len(rows)
-        white = noise.whitened(seen.alive(rows), seen.unit)
-        distances = np.einsum("ij,ij->i", white, white)
+        into = None if white is None else white[first:count]
+        block = noise.whitened(seen.alive(rows), seen.unit, into)
+        distances = np.einsum("ij,ij->i", block, block)
         largest = max(largest, float(distances.max()))
         low, high = np.searchsorted(working, [first, first + len(rows)])
         inside = working[low:high] - first
         own[low:high] = distances[inside]
         # rows at work are no newcomers
         distances[inside] = 0.0
-        leaders.take(first, white, distances, above=1 + OVER_SHARE * rtol)
+        leaders.take(first, block, distances, above=1 + OVER_SHARE * rtol)
     if count != seen.count:
         raise ValueError(
             f"differences: expected the same {seen.count} rows whenever they are read, got {count}"
@@ -284,8 +304,12 @@ def _design(
     worst: float,
     found: Working,
     working: Indices,
+    white: Array | None,
 ) -> Design:
-    """Scale the noise by the worst distance and return it in the caller's units."""
+    """Scale the noise by the worst distance and return it in the caller's units.
+
+    ``white`` is u of all rows under this noise, where it is still there; it is scaled in place.
+    """
     # Σ times the worst distance
     root = math.sqrt(worst)
     rows = np.zeros((seen.live.size, seen.dim))
@@ -296,11 +320,13 @@ def _design(
     if blocks.in_memory:
         multipliers, ratios = np.zeros(seen.count), np.zeros(seen.count)
         multipliers[working], ratios[working] = dual, found.ratios
-        constraint = np.empty((seen.count, seen.live.size))
-        for first, block in blocks:
-            # L_i = u_i/√worst: of norm at most 1 for every row
-            white = noise.whitened(seen.alive(block), seen.unit)
-            np.divide(white, root, out=constraint[first : first + len(block)])
+        if white is None:
+            white = np.empty((seen.count, seen.live.size))
+            for first, rows_of in blocks:
+                into = white[first : first + len(rows_of)]
+                noise.whitened(seen.alive(rows_of), seen.unit, into)
+        # L_i = u_i/√worst: of norm at most 1 for every row
+        constraint = np.divide(white, root, out=white)
     return Design(
         covariance=Factored(rows),
         cost=finite_cost(_cost_of(seen, noise) * worst * seen.unit**2) if seen.priced else 0.0,
@@ -455,11 +481,17 @@ def _outstanding(blocks: RowBlocks, found: Survey, largest: Array) -> Indices:
     correlation[np.diag_indices_from(correlation)] = 1 + MOMENT_FLOOR
     # Σ y yᵀ = L Lᵀ: rows solved by L are long where few others are
     lower = scipy_linalg.cholesky(correlation, lower=True, check_finite=False)
+    # L⁻¹ in single precision: a product takes less than a back substitution
+    identity = np.eye(largest.size)
+    inverse = scipy_linalg.solve_triangular(lower, identity, lower=True, check_finite=False)
+    whitening = np.ascontiguousarray(inverse.T, dtype=np.float32)
     leaders = Leaders(first_rows(largest.size), largest.size)
     for first, rows in blocks:
-        weighed = found.weighed(rows) / (scales * spread)
-        white = scipy_linalg.solve_triangular(lower, weighed.T, lower=True, check_finite=False).T
-        leaders.take(first, white, np.einsum("ij,ij->i", white, white), above=0.0)
+        weighed = found.weighed(rows)
+        single = np.empty(weighed.shape, np.float32)
+        white = np.divide(weighed, scales * spread, out=single, casting="same_kind") @ whitening
+        squared = np.einsum("ij,ij->i", white, white)
+        leaders.take(first, white, squared.astype(np.float64), above=0.0)
     chosen = leaders.indices()
     few = found.count <= first_rows(largest.size) and chosen.size > found.count // MANY_OUTSTANDING
     return np.arange(found.count) if few else chosen
@@ -487,7 +519,13 @@ class Leaders:
         self.values = np.empty(0)
         self.sides = np.empty(0, dtype=np.int64)
 
-    def take(self, first: int, white: Array, values: Array, above: float) -> None:
+    def take(
+        self,
+        first: int,
+        white: Array | npt.NDArray[np.float32],
+        values: Array,
+        above: float,
+    ) -> None:
         """Add the rows from ``first`` on whose values are larger than ``above``."""
         inside = np.flatnonzero(values > above)
         if inside.size > CROWD * self.limit:

@@ -151,11 +151,12 @@ class _Path:
 
     def newton_step(self, multipliers: Array, spectrum: Spectrum) -> Array:
         """Return θ, good for a choice only, and keep what it gains beyond the best scaling of λ."""
-        solve = regularised_solver(log_hessian(spectrum), np.zeros_like(multipliers))
+        hessian, unit = log_hessian(spectrum)
+        solve = regularised_solver(hessian, np.zeros_like(multipliers))
         # the gradient in ln λ is λ(a − 1); λ a ln a has its zero, and is linear in ln λ for
         # orthogonal rows
         slope, logs = multipliers * spectrum.leverage, np.log(spectrum.leverage)
-        step = solve(slope * logs)
+        step = solve(slope * logs / unit)
         # less its mean along λ itself, which the scaling takes up
         centred = slope * (logs - float(slope @ logs) / float(slope.sum()))
         self.gain = abs(float(centred @ step)) / float(slope.sum())
@@ -274,15 +275,17 @@ class _State:
         """Take one Mehrotra step: ``(N + Λ s) θ = μ − λ∘(1 − a)``, dλ = λ∘θ."""
         multipliers, slacks = self.multipliers, self.slacks
         # the step in θ = dλ/λ of a + s = 1, λ s = μ, linearised; ds follows from the first
-        hessian = log_hessian(spectrum)
-        solve = regularised_solver(hessian, multipliers * slacks)
+        hessian, unit = log_hessian(spectrum)
+        # in the unit of N, which drops out of θ and of ds
+        multipliers = multipliers / unit
+        solve = regularised_solver(hessian, multipliers * slacks, single=True)
         # the predictor: μ = 0
         base = -multipliers * (1 - spectrum.leverage)
         residual = 1 - spectrum.leverage - slacks
 
         def direction(right_side: Array) -> tuple[Array, Array]:
             theta = solve(right_side)
-            return theta, residual + hessian @ theta / multipliers
+            return theta, residual + hessian @ theta.astype(np.float32) / multipliers
 
         theta, slack_change = direction(base)
         # how far it gets before a multiplier or a slack is zero, and what λ s is left there
@@ -297,7 +300,7 @@ class _State:
         theta, slack_change = direction(base + correction)
         return _State(
             self.rows,
-            multipliers * (1 + min(1.0, STEP_SHARE * _step_length(theta)) * theta),
+            self.multipliers * (1 + min(1.0, STEP_SHARE * _step_length(theta)) * theta),
             slacks + min(1.0, STEP_SHARE * _step_length(slack_change / slacks)) * slack_change,
         )
 
