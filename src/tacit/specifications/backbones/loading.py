@@ -137,6 +137,8 @@ def _pretrained(name: str, length: int) -> Backbone:
                 folder, local_files_only=here, trust_remote_code=False
             )
         )
+    # no token follows: what a pass would keep for the next one takes a tenth of its time
+    module.config.use_cache = False
     held = frozen(module)
     form = {"form": type(module).__name__, "length": None if sees else length}
     if sees:

@@ -10,6 +10,7 @@ import gzip
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -169,8 +170,9 @@ def digits() -> DataSet:
     return _shuffled("digits", "image", ("cc-by-4.0", "CC BY 4.0 (UCI)"), names, seen, held.target)
 
 
+@cache
 def docstring_set() -> DataSet:
-    """Return docstrings of six packages that every installation has."""
+    """Return docstrings of six packages that every installation has; they are read once."""
     texts: list[str] = []
     classes: list[int] = []
     for number, name in enumerate(PACKAGES):
