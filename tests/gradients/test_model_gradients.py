@@ -126,7 +126,20 @@ def tokens(rows=4):
     return torch.randint(1, VOCABULARY, (rows, 6), generator=torch.Generator().manual_seed(1))
 
 
+class ScaledTable(nn.Embedding):
+    """A table whose rows are scaled as they are looked up, as Gemma's and Bart's are."""
+
+    embed_scale = 3.0
+
+    def forward(self, tokens):
+        return super().forward(tokens) * self.embed_scale
+
+
 MODELS = {
+    "a table that scales": (
+        lambda: nn.Sequential(ScaledTable(VOCABULARY, 4), nn.Linear(4, 3)),
+        tokens,
+    ),
     "convolutions": (convolutions, lambda: torch.randn(4, 3, 8, 8)),
     "lines and volumes": (lines_and_volumes, lambda: torch.randn(3, 1, 8, 8, 8)),
     "long short-term memory": (lambda: Recurrent(nn.LSTM, first=True), tokens),
@@ -207,3 +220,43 @@ def test_dropout_where_a_module_is_run_again_is_refused_by_name():
     gradients.attach()
     with pytest.raises(ValueError, match="no dropout in the model itself"):
         gradients.backward(model(inputs).sum())
+
+
+def test_a_parameter_that_hardly_matters_is_not_left_out():
+    """A bias that is read without its layer, with a gradient below what comparisons see."""
+
+    class Read(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(6, 6), nn.Linear(6, 3)
+
+        def forward(self, inputs):
+            hidden = inputs @ self.first.weight.mT + 1e-7 * self.first.bias
+            return self.second(hidden)
+
+    model, inputs = Read(), torch.randn(4, 6)
+    gradients = ModelGradients(model, dict(model.named_parameters()))
+    gradients.attach()
+    gradients.backward(model(inputs).square().sum(1))
+    assert set(gradients.found) == set(gradients.parameters)
+    # the norm of a gradient that is right
+    assert 0.0 < float(gradients.squared_norms()["first.bias"].max()) < 1e-8
+    gradients.detach()
+
+
+def test_a_model_that_cannot_be_run_back_in_evaluation_is_named():
+    class Overwrites(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(6, 6)
+
+        def forward(self, inputs):
+            found = self.layer(inputs).exp()
+            return found if self.training else found.mul_(2.0)
+
+    model = Overwrites()
+    gradients = ModelGradients(model, dict(model.named_parameters()))
+    gradients.attach()
+    with pytest.raises(ValueError, match="got one that writes over what its gradients need"):
+        model(torch.randn(4, 6))
+    gradients.detach()

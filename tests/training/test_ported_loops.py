@@ -32,6 +32,27 @@ def test_the_script_of_opacus_with_two_lines_changed():
     assert private.release().details.taken == 2
 
 
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ({"max_grad_norm": 1.2}, r"^max_grad_norm: .* Opacus calls so is the method DPSGD\(clip"),
+        ({"target_epsilon": 8.0}, r"is the promise Table\(epsilon"),
+        (
+            {"micro_batch": 8},
+            r"^micro_batch: expected it in settings=LoopSettings\(micro_b",
+        ),
+        ({"rounds": 8}, "^rounds: expected epochs, settings or no_budget, got another option"),
+    ],
+)
+def test_what_is_called_otherwise_there_is_said(option, said):
+    model = network()
+    with pytest.raises(ValueError, match=said):
+        make_private(
+            model, torch.optim.SGD(model.parameters()), DataLoader(records(), batch_size=8),
+            DPSGD(), NOISE, epochs=1, **option,
+        )  # fmt: skip
+
+
 @pytest.mark.parametrize("prepared", ["before", "after"])
 def test_a_loop_of_accelerate_with_two_lines_changed(prepared):
     """What accelerate makes of model, optimizer, loader and schedule is taken as it is."""
@@ -84,7 +105,17 @@ FAMILIES = {
     "T5": ("T5ForConditionalGeneration", {"vocab_size": 60, "d_model": 16, "d_kv": 8, "d_ff": 32,
            "num_layers": 2, "num_heads": 2}),
     "Mixtral": ("MixtralForCausalLM", {**GROUPED, "num_local_experts": 3}),
-    "Gemma": ("GemmaForCausalLM", {**GROUPED, "head_dim": 8}),
+    "Gemma3Text": ("Gemma3ForCausalLM", {**GROUPED, "head_dim": 8, "sliding_window": 4}),
+    "Mamba": ("MambaForCausalLM", {"vocab_size": 60, "hidden_size": 16, "state_size": 4,
+              "num_hidden_layers": 2}),
+    "Phi": ("PhiForCausalLM", SMALL),
+    "DeepseekV3": ("DeepseekV3ForCausalLM", {**SMALL, "num_key_value_heads": 2,
+                   "moe_intermediate_size": 16, "n_routed_experts": 4, "n_group": 1,
+                   "topk_group": 1, "num_experts_per_tok": 2, "q_lora_rank": 8, "kv_lora_rank": 8,
+                   "qk_rope_head_dim": 4, "qk_nope_head_dim": 4, "v_head_dim": 8,
+                   "first_k_dense_replace": 1}),
+    "ConvNextV2": ("ConvNextV2ForImageClassification", {"hidden_sizes": [8, 16], "depths": [1, 1],
+                   "num_stages": 2, "image_size": 16}),
     "Qwen3": ("Qwen3ForCausalLM", {**GROUPED, "head_dim": 8}),
     "Mistral": ("MistralForCausalLM", {**GROUPED, "sliding_window": 4}),
     "Falcon": ("FalconForCausalLM", {"vocab_size": 60, "hidden_size": 16, "num_hidden_layers": 2,

@@ -19,6 +19,7 @@ from tacit.gradients.batches import (
     same_states,
     without_masks,
 )
+from tacit.gradients.capture import reached
 from tacit.gradients.pieces import ParameterGradients
 
 # Examples that are tried together and alone, and another number that tells what grows with it.
@@ -92,7 +93,16 @@ def calibrate(owner: Watcher, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         _refuse_coupled(owner, given, count)
         while True:
             _see_rows(owner, given, count)
-            wrong = _wrong(owner, given, count)
+            try:
+                wrong = _wrong(owner, given, count)
+            except RuntimeError as error:
+                if "inplace operation" not in str(error):
+                    raise
+                raise ValueError(
+                    f"model: expected a {type(owner.model).__name__} that can be run back in "
+                    "evaluation, as it is tried here, got one that writes over what its gradients "
+                    "need; model.eval() and a plain backward pass show where"
+                ) from error
             if not wrong:
                 break
             for name in wrong:
@@ -242,7 +252,9 @@ def _wrong_of(owner: Watcher, two: Any) -> set[str]:
         # all that is taken at that module is taken further out
         unit = next(one for one in owner.units if one.path == error.path)
         return set(unit.names.values())
-    wrong: set[str] = set()
+    # a parameter that something reads without calling its module, however little it matters
+    names = {id(one): name for name, one in owner.parameters.items() if not in_parts(one)}
+    wrong = reached(total.grad_fn, names, None) - set(owner.found)
     for index in range(TRIED):
         wrong |= set(_differing(owner, two, weights, index))
     return wrong

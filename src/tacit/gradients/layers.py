@@ -40,6 +40,13 @@ def embedding(
     into["weight"].add_table(indices, rows, padding)
 
 
+def scaled_embedding(
+    module: Any, inputs: Tensor, gradients: Tensor, into: dict[str, ParameterGradients]
+) -> None:
+    """Rows of a table times a number, as transformers scales words: trying it on examples tells."""
+    embedding(module, inputs, gradients * module.embed_scale, into)
+
+
 def convolution(
     module: Any, inputs: Tensor, gradients: Tensor, into: dict[str, ParameterGradients]
 ) -> None:
@@ -183,6 +190,8 @@ def rule_of(module: nn.Module) -> LayerRule | None:
     if written is not None and type(module).forward is written.Conv1D.forward:
         return linear
     known: LayerRule | None = RULES.get(type(module).forward)
+    if known is None and isinstance(module, nn.Embedding) and hasattr(module, "embed_scale"):
+        return scaled_embedding
     only = [name for name, _ in module.named_parameters()]
     if type(module).__name__.endswith("RMSNorm") and only == ["weight"]:
         return known or scaled

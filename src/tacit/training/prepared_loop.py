@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +28,20 @@ from tacit.training.sampled_loader import check_loader
 from tacit.training.sampling import SampledSteps
 from tacit.training.still import inner, inner_optimizer, trained_parameters
 from tacit.training.workers import Workers
+
+# What arguments of Opacus' ``make_private`` are here.
+OPACUS = {
+    "module": "model",
+    "data_loader": "loader",
+    "noise_multiplier": "the promise GivenNoise(multiplier=…, delta=…)",
+    "max_grad_norm": "the method DPSGD(clip=…)",
+    "clipping": "the method DPSGD(clipping=…)",
+    "target_epsilon": "the promise Table(epsilon=…, delta=…)",
+    "target_delta": "the promise Table(epsilon=…, delta=…)",
+    "poisson_sampling": "LoopSettings(sampling=Poisson())",
+    "grad_sample_mode": "LoopSettings(passes=…)",
+    "noise_generator": "LoopSettings(seed=…)",
+}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -151,6 +166,20 @@ def prepare_private(
     )
 
 
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Refuse what is said elsewhere, or has another name here."""
+    for name in options:
+        if name in ("epochs", "settings"):
+            continue
+        if name in LoopSettings.__dataclass_fields__:
+            raise ValueError(f"{name}: expected it in settings=LoopSettings({name}=…)")
+        there = OPACUS.get(name)
+        raise ValueError(
+            f"{name}: expected epochs, settings or no_budget"
+            + (f"; what Opacus calls so is {there} here" if there else ", got another option")
+        )
+
+
 def _check_asked(model: Any, method: Any, promise: Any) -> None:
     """Refuse what no loop is made of."""
     if not isinstance(model, nn.Module):
@@ -244,5 +273,6 @@ def make_private(
     Source: Abadi et al. (2016), Algorithm 1.
     """
     no_budget = options.pop("no_budget", False)
+    _check_options(options)
     prepared = prepare_private(model, optimizer, loader, method, promise, **options)
     return prepared.begin(ledger=ledger, secret=secret, no_budget=no_budget)
