@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
-from torch.utils.data import DataLoader, IterableDataset, Subset
+from torch.utils.data import ConcatDataset, DataLoader, IterableDataset, Subset
 
 from tacit import Ledger, Table
 from tacit.gradients import DPSGD
@@ -251,6 +251,36 @@ def test_layers_that_mix_examples_are_refused_by_name(model, name):
         trained(model)
 
 
+class Levelled(torch.autograd.Function):
+    """The identity, whose way back is as long for every batch."""
+
+    @staticmethod
+    def forward(ctx, values):
+        return values.clone()
+
+    @staticmethod
+    def backward(ctx, gradients):
+        return gradients / gradients.norm()
+
+
+def hooked(values):
+    values.register_hook(lambda gradients: gradients / gradients.norm())
+    return values
+
+
+@pytest.mark.parametrize("join", [Levelled.apply, hooked])
+@pytest.mark.parametrize("passes", [1, 2])
+def test_a_way_back_that_joins_records_is_refused(join, passes):
+    """No loss depends on another record, and what a record gives is scaled by the others'."""
+    model = network()
+    private, _ = begun(model, passes=passes)
+    inputs, targets = next(iter(private.loader))
+    found = functional.cross_entropy(join(model(inputs)), targets, reduction="none")
+    with pytest.raises(ValueError, match="another length where the losses of others"):
+        private.backward(found)
+    private.close()
+
+
 @pytest.mark.parametrize("masks", [0.0, 0.5])
 def test_what_mixes_examples_in_training_alone_is_refused(masks):
     class Centred(nn.Module):
@@ -381,8 +411,9 @@ def test_a_loader_that_draws_by_another_law_is_refused():
         with pytest.raises(ValueError, match=f"got one with {type(sampler).__name__}"):
             make_private(model, optimizer, loader, DPSGD(), NOISE, epochs=1)
     twice = Subset(Subset(data, [*range(24), -1]), range(25))
-    with pytest.raises(ValueError, match="a Subset that has some several times"):
-        begun(model, twice)
+    for repeated in (twice, ConcatDataset([data, data])):
+        with pytest.raises(ValueError, match="a data set that has some several times"):
+            begun(model, repeated)
     people = People(of=[*range(24), 23])
     # of whom it is says a person
     begun(model, twice, person=people)[0].close()

@@ -82,6 +82,8 @@ def check_losses(name: str, losses: Any, count: int | None = None) -> Tensor:
         found = type(losses).__name__
     elif losses.ndim != 1 or losses.shape[0] == 0 or count not in (None, losses.shape[0]):
         found = f"shape {tuple(losses.shape)}"
+    elif losses.is_complex():
+        found = str(losses.dtype)
     else:
         return losses
     size = "B" if count is None else count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -46,6 +47,9 @@ from tacit.training.workers import Workers, whole_of
 
 # One backward pass keeps at most so many bytes, or times the weights, before two are taken.
 KEPT, KEPT_WEIGHTS = 2**28, 2
+# Between the length of a record's gradient alone and among others, and what rounding may leave of
+# the longest one.
+APART, ROUNDED = 0.05, 1e-5
 # What a stored state holds.
 FIELDS = {"taken", "parameters", "optimizer", "others", "draws", "noise", "clips"}
 
@@ -204,7 +208,7 @@ class PrivateLoop:
     def _due(self) -> bool:
         """Whether records are held apart again: at the first batch of steps 0, 1, 2, 4, 8 …
 
-        A loss may begin to read other records at any step, and each time costs a backward pass.
+        A loss may begin to read other records at any step, and each time costs two backward passes.
         Processes that share a step try it once: how many records each has differs.
         """
         taken = self.loader.taken
@@ -521,10 +525,13 @@ class PrivateLoop:
         """Refuse losses of which one depends on another record, seen on some losses' way back.
 
         Raises:
-            ValueError: they do.
+            ValueError: they do, or what a loss gives its record is another where others are there.
         """
+        # ‖G_i‖ of every record, all losses run back together
+        beside = _lengths(self._gradients.norms_alone(losses), losses)
         for place in places:
-            for name, held in self._gradients.norms_alone(losses[place : place + 1]).items():
+            norms = self._gradients.norms_alone(losses[place : place + 1])
+            for name, held in norms.items():
                 # every row but its own is of a record that this loss is not of
                 others = torch.cat([held[:place], held[place + 1 :]])
                 if bool((others > 0.0).any()) and bool(held.isfinite().all()):
@@ -532,6 +539,15 @@ class PrivateLoop:
                         "losses: expected losses that depend on their own record alone, got one "
                         f"with a gradient of another record at {name}"
                     )
+            # a way back may join records that no loss does: a hook that scales by a norm of all
+            alone, among = float(_lengths(norms, losses)[place]), float(beside[place])
+            largest = float(torch.where(beside.isfinite(), beside, 0.0).amax())
+            off = abs(alone - among)
+            if off > APART * max(alone, among) + ROUNDED * largest and math.isfinite(off):
+                raise ValueError(
+                    "losses: expected gradients of a record that depend on that record alone, got "
+                    "another length where the losses of others are run back beside it"
+                )
 
     def _refuse_unseen(self, losses: Tensor, seen: set[str]) -> None:
         """Refuse a parameter that the losses depend on and no watched module gave gradients of.
@@ -547,3 +563,9 @@ class PrivateLoop:
                 f"{sorted(unseen)[0]} in another way; compute them from the outputs"
             )
         self._checked = True
+
+
+def _lengths(norms: Mapping[str, Tensor], losses: Tensor) -> Tensor:
+    """Return (B,) ‖G_i‖ over all parameters that losses (B,) reach, of ‖G_i‖² by name."""
+    nothing = torch.zeros(len(losses), dtype=torch.float64, device=losses.device)
+    return torch.stack([nothing, *(held.to(nothing) for held in norms.values())]).sum(dim=0).sqrt()

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import (
     BatchSampler,
+    ConcatDataset,
     DataLoader,
     DistributedSampler,
     IterableDataset,
@@ -281,7 +282,7 @@ def check_loader(loader: Any, settings: LoopSettings) -> tuple[int, int]:
     _check_sampler(batches.sampler, count)
     if settings.person is None and _repeats(loader.dataset):
         raise ValueError(
-            "loader: expected each record once, got a Subset that has some several times, which "
+            "loader: expected each record once, got a data set that has some several times, which "
             "would be clipped and counted each by itself; protect whoever they are of by "
             "LoopSettings(person=People(of=…))"
         )
@@ -290,6 +291,9 @@ def check_loader(loader: Any, settings: LoopSettings) -> tuple[int, int]:
 
 def _repeats(dataset: Any) -> bool:
     """Whether a data set that is made of places in another has some of them twice."""
+    if isinstance(dataset, ConcatDataset):
+        parts = dataset.datasets
+        return len({id(one) for one in parts}) < len(parts) or any(map(_repeats, parts))
     places = None
     while isinstance(dataset, Subset):
         own = np.asarray(dataset.indices)
