@@ -119,8 +119,7 @@ def open_engine(
     def connect() -> sqlite3.Connection:
         return sqlite3.connect(uri, uri=True, check_same_thread=False, timeout=WAIT_SECONDS)
 
-    def connected(connection: Any, record: Any) -> None:
-        del record
+    def connected(connection: Any, _: Any) -> None:
         # the driver's own BEGIN is deferred; ours is sent by _begun
         connection.isolation_level = None
         cursor = connection.cursor()

@@ -84,8 +84,7 @@ def _moments(
     moments: dict[str, Tensor] = {}
 
     def seeing(name: str) -> Any:
-        def see(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            del module
+        def see(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
             # every position is an input of the layer
             flat = inputs[0].detach().flatten(0, -2).double().cpu()
             product = flat.mT @ flat

@@ -313,8 +313,7 @@ def _sees_vectors(
     """Whether every adapted layer sees one vector for each record."""
     dimensions: list[int] = []
 
-    def see(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        del module
+    def see(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         dimensions.append(inputs[0].ndim)
 
     # one forward pass of two records tells

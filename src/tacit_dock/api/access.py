@@ -54,4 +54,6 @@ async def developer(request: Request) -> str:
 
 
 Reader: TypeAlias = Annotated[str | None, Depends(reader)]
+# Of routes that only readers may ask, whoever they are.
+READERS = [Depends(reader)]
 Developer: TypeAlias = Annotated[str, Depends(developer)]

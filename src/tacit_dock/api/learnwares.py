@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from tacit_dock.api.access import Developer, Reader
+from tacit_dock.api.access import READERS, Developer, Reader
 from tacit_dock.api.bodies import received_form
 from tacit_dock.api.conditions import matches, none_matches
 from tacit_dock.api.problems import Json
@@ -181,16 +181,14 @@ async def revise(
     return Json(answer, 200, headers=_places(answer))
 
 
-@router.get("", response_model=ListShape, responses=problems())
+@router.get("", response_model=ListShape, responses=problems(), dependencies=READERS)
 def listing(
     request: Request,
-    reader: Reader,
     filters: Narrowed,
     cursor: Annotated[str | None, Query(max_length=100)] = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 50,
 ) -> Response:
     """List learnwares, the newest first; `next` is the cursor of the page after."""
-    del reader
     page = dock_of(request).store.learnwares(filters, cursor=cursor, limit=limit)
     items = [held.summary() for held in page.items]
     return Json({"items": items, "next": page.next})

@@ -11,7 +11,7 @@ from fastapi.responses import Response
 
 from tacit.specifications import Specification
 from tacit.specifications.identification import judge_match
-from tacit_dock.api.access import Reader
+from tacit_dock.api.access import READERS
 from tacit_dock.api.bodies import received_bytes
 from tacit_dock.api.learnwares import Narrowed
 from tacit_dock.api.problems import Json
@@ -43,15 +43,14 @@ BODY: dict[str, Any] = {
     response_model=SearchShape,
     responses=problems(400, 408, 409, 413, 415),
     openapi_extra=BODY,
+    dependencies=READERS,
 )
 async def search(
     request: Request,
-    reader: Reader,
     filters: Narrowed,
     limit: Annotated[int, Query(ge=1, le=100)] = 10,
 ) -> Response:
     """Find the learnwares whose specifications are most similar to that of a task."""
-    del reader
     dock = dock_of(request)
     media = request.headers.get("content-type", MEDIA).partition(";")[0].strip().lower()
     if media != MEDIA:
@@ -184,10 +183,9 @@ def _names(query: Specification, items: Sequence[SearchItem]) -> list[str]:
     return []
 
 
-@router.get("/spaces", response_model=SpacesShape, responses=problems())
-def spaces(request: Request, reader: Reader) -> Response:
+@router.get("/spaces", response_model=SpacesShape, responses=problems(), dependencies=READERS)
+def spaces(request: Request) -> Response:
     """List the spaces of listed learnwares, and how many are in each."""
-    del reader
     return Json({"items": dock_of(request).store.spaces()})
 
 

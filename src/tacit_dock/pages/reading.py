@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from tacit_dock.api.access import Reader
+from tacit_dock.api.access import READERS, Reader
 from tacit_dock.api.bodies import received_form
 from tacit_dock.api.learnwares import FilterTexts, Narrowed, filters_of, known
 from tacit_dock.api.routes import FILTERS
@@ -29,15 +29,13 @@ SHOWN, FOUND = 24, 10
 LONGEST_HEAD = 10_000
 
 
-@router.get("/")
+@router.get("/", dependencies=READERS)
 def browse(
     request: Request,
-    reader: Reader,
     filters: Narrowed,
     cursor: Annotated[str | None, Query(max_length=100)] = None,
 ) -> Response:
     """Show the learnwares, the newest first, narrowed by what was chosen."""
-    del reader
     dock = dock_of(request)
     held = dock.store.learnwares(filters, cursor=cursor, limit=SHOWN)
     return page(
@@ -51,15 +49,13 @@ def browse(
     )
 
 
-@router.get("/search")
+@router.get("/search", dependencies=READERS)
 async def ask(
     request: Request,
-    reader: Reader,
     filters: Narrowed,
     example: Annotated[str | None, Query(max_length=200)] = None,
 ) -> Response:
     """Show the form of a search, or what is found for an example task."""
-    del reader
     dock = dock_of(request)
     if not example:
         return await run_in_threadpool(_search_page, dock, filters)
@@ -69,10 +65,9 @@ async def ask(
     return await dock.compared(lambda: _answer(dock, held.content, filters, held.title, example))
 
 
-@router.post("/search")
-async def search(request: Request, reader: Reader) -> Response:
+@router.post("/search", dependencies=READERS)
+async def search(request: Request) -> Response:
     """Show what is found for a task's specification."""
-    del reader
     dock = dock_of(request)
     async with received_form(request, dock.store.blobs, dock.settings) as form:
         filters = await filters_of(FilterTexts(**form.texts))

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from tacit_dock.api.access import COST, Reader
+from tacit_dock.api.access import COST, READERS
 from tacit_dock.api.bodies import MultipartForm, received_form
 from tacit_dock.api.learnwares import KEY, LONGEST_REASON, present
 from tacit_dock.api.state import Dock, dock_of
@@ -19,22 +19,20 @@ from tacit_dock.pages.rendering import page
 from tacit_dock.submissions import REQUIRED, body_digest, examine
 from tacit_dock.texts import check_text
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, dependencies=READERS)
 
 AGAIN = (401, 403, 409, 410, 413, 415, 422, 507)
 
 
 @router.get("/submit")
-def form(request: Request, reader: Reader) -> Response:
+def form(request: Request) -> Response:
     """Show the form of a submission."""
-    del reader
     return _submit_page(dock_of(request))
 
 
 @router.post("/submit")
-async def submit(request: Request, reader: Reader) -> Response:
+async def submit(request: Request) -> Response:
     """Keep a learnware and go to its page; twice the same form is one learnware."""
-    del reader
     dock = dock_of(request)
     try:
         dock.store.blobs.check_room(dock.settings.min_free)
@@ -52,16 +50,14 @@ async def submit(request: Request, reader: Reader) -> Response:
 
 
 @router.get("/learnwares/{identifier}/withdraw")
-def confirm(request: Request, identifier: str, reader: Reader) -> Response:
+def confirm(request: Request, identifier: str) -> Response:
     """Ask for the token and the reason."""
-    del reader
     return _withdraw_page(dock_of(request), identifier)
 
 
 @router.post("/learnwares/{identifier}/withdraw")
-async def withdraw(request: Request, identifier: str, reader: Reader) -> Response:
+async def withdraw(request: Request, identifier: str) -> Response:
     """Withdraw a learnware and go to what stays of it."""
-    del reader
     dock = dock_of(request)
     try:
         async with received_form(request, dock.store.blobs, dock.settings) as given:
