@@ -457,11 +457,11 @@ def _largest_entries(rows: Array) -> Array:
     beside = max(1, min(count, BESIDE // columns))
     whole = count - count % beside
     folded = rows[:whole].reshape(-1, beside * columns)
-    most = np.maximum(folded.max(axis=0), -folded.min(axis=0)).reshape(beside, columns).max(axis=0)
-    rest = rows[whole:]
-    if not len(rest):
-        return most
-    return np.maximum(most, np.maximum(rest.max(axis=0), -rest.min(axis=0)))
+    most: Array = np.maximum(folded.max(axis=0), -folded.min(axis=0))
+    most = most.reshape(beside, columns).max(axis=0)
+    for row in rows[whole:]:
+        most = np.maximum(most, np.abs(row))
+    return most
 
 
 def _largest(blocks: RowBlocks, found: Survey, columns: Array) -> tuple[Array, Array]:
