@@ -13,7 +13,7 @@ from tacit.gradients import AdaptiveDPSGD
 from tacit.training import People
 from tests.cli.test_training_memorisation import QUICK, WORDS, write_language
 from tests.lab.poisoning.problems import images
-from tests.training.loops import records, trained
+from tests.training.loops import AS_THEY_COME, Stream, records, trained
 
 from .registry import tells_nothing_beside
 
@@ -145,3 +145,24 @@ def test_a_loop_tells_nothing_of_a_record_of_any_size(interference, tmp_path, va
         return release.published(), sizes
 
     interference.calls(published, 12, 13).assert_equal()
+
+
+@pytest.mark.parametrize("value", [1e30, float("nan")])
+@tells_nothing_beside("private-training")
+def test_a_stream_tells_nothing_of_a_record_that_takes_anothers_place(
+    interference, tmp_path, value
+):
+    def published(size):
+        inputs, targets = (one.clone() for one in records(12).tensors)
+        if size is not None:
+            inputs[7], targets[7] = size, 0
+        data = Stream(12, torch.utils.data.TensorDataset(inputs, targets))
+        place = tmp_path / str(size)
+        release, _ = trained(
+            data=data, records=12, batch=5, micro_batch=2, checkpoint=place, every=1,
+            **AS_THEY_COME,
+        )  # fmt: skip
+        sizes = {path.name: path.stat().st_size for path in sorted(place.iterdir())}
+        return release.published(), sizes
+
+    interference.calls(published, None, value).assert_equal()

@@ -79,6 +79,12 @@ def loop() -> Any:
     return loops.released()
 
 
+def streamed() -> Any:
+    from tests.training import loops
+
+    return loops.streamed()
+
+
 def adapter() -> Any:
     from tests.adapters import models
 
@@ -148,8 +154,8 @@ def audit() -> Any:
 MAKERS = {
     made.__name__: made
     for made in (
-        draw, rows, table, people, answer, classifier, training, loop, adapter, specification,
-        codes, reported, quotients, states, store, audit,
+        draw, rows, table, people, answer, classifier, training, loop, streamed, adapter,
+        specification, codes, reported, quotients, states, store, audit,
     )
 }  # fmt: skip
 

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from tacit.gradients import DPSGD, AdaptiveDPSGD
 from tacit.gradients.given import GivenNoise
-from tacit.training import LoopSettings, PrivateLoop, make_private
+from tacit.training import FixedOrder, LoopSettings, PrivateLoop, make_private
 
 NOISE = GivenNoise(multiplier=1.0, delta=1e-3)
+
+
+# What a stream is trained by: no coin draws its records.
+AS_THEY_COME: dict[str, Any] = {
+    "sampling": FixedOrder(shuffled=False),
+    "promise": GivenNoise(multiplier=1.0, delta=1e-3, adjacency="replace"),
+}
 
 
 def method_of(kind: str) -> DPSGD:
@@ -31,6 +39,22 @@ def records(count: int = 24) -> TensorDataset:
     return TensorDataset(
         torch.randn(count, 6, generator=source), torch.randint(3, (count,), generator=source)
     )
+
+
+class Stream(IterableDataset[tuple[Tensor, ...]]):
+    """Records that come one after the other, from the first again where there are more.
+
+    Args:
+        count: how many come.
+        given: the records.
+    """
+
+    def __init__(self, count: int = 24, given: TensorDataset | None = None) -> None:
+        every = records() if given is None else given
+        self.rows = [every[place % len(every)] for place in range(count)]
+
+    def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
+        return iter(self.rows)
 
 
 def losses(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
@@ -78,3 +102,7 @@ def trained(model: nn.Module | None = None, **options: Any) -> tuple[Any, dict[s
 
 def released() -> Any:
     return trained(seed=None)[0]
+
+
+def streamed() -> Any:
+    return trained(data=Stream(), records=24, seed=None, **AS_THEY_COME)[0]

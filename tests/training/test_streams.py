@@ -2,23 +2,19 @@
 
 import pytest
 import torch
-from torch.utils.data import IterableDataset
 
-from tacit.gradients import GivenNoise
 from tacit.training import FixedOrder, People
-from tests.training.loops import begun, finish, network, records, trained
+from tests.training.loops import (
+    AS_THEY_COME,
+    Stream,
+    begun,
+    finish,
+    network,
+    records,
+    trained,
+)
 
-AS_THEY_COME = FixedOrder(shuffled=False)
-REPLACED = GivenNoise(multiplier=1.0, delta=1e-3, adjacency="replace")
-OPTIONS = {"sampling": AS_THEY_COME, "promise": REPLACED, "batch": 5, "epochs": 2}
-
-
-class Stream(IterableDataset):
-    def __init__(self, count=24):
-        self.rows = [records()[place % 24] for place in range(count)]
-
-    def __iter__(self):
-        return iter(self.rows)
+OPTIONS = {"batch": 5, "epochs": 2, **AS_THEY_COME}
 
 
 @pytest.mark.parametrize("micro_batch", [None, 2])
