@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch import nn
 from tacit_lab.studies.loops import measure, page, wavelets
 from tacit_lab.studies.loops.encoder import EncoderRecipe, NewsClassifier, NewsEncoder, WordNumbers
 from tacit_lab.studies.loops.ways import WAYS, LearningTask, accuracy
+from tacit_lab.studies.places import RESULTS
 
 
 def network(seed):
@@ -54,6 +56,20 @@ def test_a_loop_learns_what_is_easy(task, way):
 def test_the_loop_of_opacus_learns_the_same(task):
     pytest.importorskip("opacus")
     assert accuracy(WAYS["Opacus"].train(task, 0.3, 0.3, 0), task.test) > 0.8
+
+
+def test_a_published_table_has_equal_noise_where_only_the_accountant_differs():
+    result = json.loads((RESULTS / "private-loops.json").read_text("utf-8"))
+    for name, found in result["tasks"].items():
+        assert set(found["ways"]) == set(WAYS), name
+        for epsilon, row in found["ways"]["Tacit"].items():
+            peer = found["ways"]["Opacus"][epsilon]
+            # the search of Opacus stops within a hundredth of ε
+            assert row["multiplier"] == pytest.approx(peer["multiplier"], rel=0.02)
+            for one in (row, peer, found["ways"]["Tacit, tied noise"][epsilon]):
+                rates = [float(rate) for rate in one["tried"]]
+                assert min(rates) < one["rate"] < max(rates)
+                assert one["tried"][str(one["rate"])] == max(one["tried"].values())
 
 
 def test_the_best_rate_lies_inside_and_finished_runs_are_not_run_again(task):

@@ -43,7 +43,8 @@ CLOSING = """## What is not run, and why
 | dsi, Tables 2 and 4 (GPT-2, OPT and others on WikiText) | their weights are not at hand: exposure and exact memorisation are measured on a model that is [trained here](../how-to/training-memorisation.md) |
 | dsi, Table 3 (Stable Diffusion on paintings) | neither weights nor paintings are at hand |
 | dsi, three rows of Tables 5 and 6 at m = 80 | every step takes eighty gradients, and the model is trained again without each source that is left out: not run for the time it takes |
-| hidden-state, tables of GPT-2, Gemma, Mistral and others (projections, the placement of ten models, transplants) | their weights are not at hand: what they ask is measured on models of Tacit's own, and `tacit hidden geometry` and `sweep` take any causal model |
+| hidden-state, Tables 3 to 14, 22 to 24, 32, 35 and 36 (projections and their margins, energies, the placement of ten models, transplants, heads taken out) | the weights of GPT-2, Gemma, Mistral and others are not at hand; `tacit hidden geometry` and `sweep` measure energies, margins and projections of any causal model that is |
+| hidden-state, Tables 1, 2, 15 to 21, 25 to 31 and 34 as printed | the same weights: inverters (1, 30, 31), split memory (2), features (15 to 21), releases and their attackers (25 to 29) and objectives (34) are measured above on models of Tacit's own, not row by row |
 | hidden-state, Table 33 (split memory at its printed size) | it asks for a GPU: `--scale gpu` has its settings |
 """  # noqa: E501
 
