@@ -416,3 +416,8 @@ def test_what_cannot_be_read_is_one_sentence(
 ) -> None:
     edit(path, statement)
     refused(tacit("ledger", "show", "--ledger", path, "--json", "-"), "ledger: ", words)
+
+
+def test_text_that_is_no_text_is_one_sentence_of_a_verification(path: Path, tacit: Tacit) -> None:
+    edit(path, "UPDATE tacit_entries SET description = CAST(x'ff' AS TEXT) WHERE number = 2")
+    refused(tacit("ledger", "verify", "--ledger", path), "ledger: ", "description")

@@ -118,7 +118,8 @@ class LedgerStore:
                 opened = connection.execution_options(**transaction_options(self.url, write=write))
                 with opened.begin():
                     yield opened
-        except DBAPIError as error:
+        except (DBAPIError, sqlite3.Error) as error:
+            # SQLite's driver speaks for itself where a verification reads its rows
             raise ValueError(f"ledger: {self.label}: {reason(error)}") from None
         except SQLAlchemyError as error:
             raise ValueError(f"ledger: {self.label}: {error}") from None
