@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeAlias
 
@@ -229,7 +229,12 @@ def refuse_mixing(model: nn.Module) -> None:
     Raises:
         ValueError: a batch norm that uses the statistics of the batch.
     """
-    for name, module in model.named_modules():
+    refuse_mixing_among(model.named_modules())
+
+
+def refuse_mixing_among(modules: Iterable[tuple[str, nn.Module]]) -> None:
+    """Raise as ``refuse_mixing`` does, for modules with their paths."""
+    for name, module in modules:
         if isinstance(module, _BatchNorm) and (module.training or module.running_mean is None):
             raise ValueError(
                 f"model: {name or 'the model'}: {type(module).__name__} mixes examples, so that "

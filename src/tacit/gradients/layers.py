@@ -121,13 +121,35 @@ def scaled(
 ) -> None:
     """``y = w f(x) + r(x)``, entry by entry, as RMSNorm of transformers: ``Σ_t g f``."""
     shape = tuple(module.weight.shape)
+    if len(shape) == 1 and inputs.dtype == torch.float32 and is_root_mean_square(module):
+        # x̂ = x/rms(x): positions are weighted in their sum, and x̂ is never formed
+        rows = (inputs * gradients).flatten(1, -2)
+        mean = torch.linalg.vector_norm(inputs, dim=-1).square_().div_(shape[0])
+        rate = mean.add_(module.variance_epsilon).rsqrt_()
+        into["weight"].add_dense(torch.bmm(rate.reshape(len(rows), 1, -1), rows)[:, 0])
+        return
     # f(x) = y(w = 1) − y(w = 0); where y is not of that form, trying it on examples tells
-    ends = [
-        functional_call(module, {"weight": torch.full(shape, held).to(inputs)}, (inputs,))
-        for held in (1.0, 0.0)
-    ]
-    plain = _precise(ends[0]) - _precise(ends[1])
+    ones, zeros = torch.ones(shape).to(inputs), torch.zeros(shape).to(inputs)
+    plain = _precise(functional_call(module, {"weight": ones}, (inputs,)))
+    # r is mostly nothing, as one made-up position shows
+    shown = torch.linspace(-2.0, 3.0, ones.numel()).to(inputs).reshape(shape)
+    shown = shown.expand(*[1] * (inputs.ndim - len(shape)), *shape)
+    if bool(functional_call(module, {"weight": zeros}, (shown,)).any()):
+        plain = plain - _precise(functional_call(module, {"weight": zeros}, (inputs,)))
     into["weight"].add_dense(_over_positions(_precise(gradients) * plain, len(shape)))
+
+
+def is_root_mean_square(module: Any) -> bool:
+    """Whether a norm of transformers is ``w x/√(mean x² + ε)``, as made-up positions show."""
+    width, small = module.weight.numel(), getattr(module, "variance_epsilon", None)
+    if not isinstance(small, float):
+        return False
+    # positions of usual length, and of one that ε is seen at
+    drawn = torch.linspace(-2.0, 3.0, width, device=module.weight.device)
+    shown = torch.stack([drawn, drawn * small**0.5])[None]
+    made = functional_call(module, {"weight": drawn}, (shown,))
+    plain = functional.rms_norm(shown, [width], drawn, small)
+    return made.shape == plain.shape and bool(torch.allclose(made, plain, rtol=1e-4, atol=1e-6))
 
 
 def channel_norm(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from torch.utils.hooks import RemovableHandle
 from tacit.gradients.batches import random_states, same_states, without_autocast
 from tacit.gradients.calibration import SharedError, calibrate, in_parts
 from tacit.gradients.layers import LayerRule, keeps_turned, rule_of
-from tacit.gradients.pieces import ParameterGradients
+from tacit.gradients.pieces import ParameterGradients, Room
 
 # What models of transformers keep states in unless they are called with use_cache=False.
 CACHE = ("transformers.cache_utils", "Cache")
@@ -59,15 +60,19 @@ class ModelGradients:
     Args:
         model: in which no example's outputs depend on another's.
         parameters: what is trained, by name.
+        room: bytes of products of layers that a backward pass may keep.
 
     Attributes:
         found: gradients of the last backward pass by name, for what it reached.
         untried: what a forward pass reached that was never tried.
     """
 
-    def __init__(self, model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> None:
+    def __init__(
+        self, model: nn.Module, parameters: Mapping[str, nn.Parameter], *, room: float = math.inf
+    ) -> None:
         self.model, self.parameters = model, dict(parameters)
         self.found: dict[str, ParameterGradients] = {}
+        self._room = Room(room)
         self.count = 0
         self.units = list(_units(model, parameters))
         self.untried: list[Unit] = []
@@ -114,7 +119,7 @@ class ModelGradients:
             losses: (B,), or outputs with weights summed.
             keep: whether the graph is used again.
         """
-        self.found, self._capturing = {}, True
+        self.found, self._capturing, self._room.left = {}, True, self._room.most
         try:
             # to the anchor alone: no gradient of a parameter is formed
             torch.autograd.grad(losses.sum(), [self._anchor], allow_unused=True, retain_graph=keep)
@@ -209,7 +214,9 @@ class ModelGradients:
         if self._back.get(name, 0) < 0:
             # a part of a gradient would have a norm that is too small
             raise RuntimeError(f"gradients of {name} came back after they were complete")
-        self._take(name, self.found.pop(name))
+        held = self.found.pop(name)
+        self._take(name, held)
+        self._room.left = min(self._room.left + held.kept(), self._room.most)
         self._back[name] = -(2**62)
 
     def forget(self) -> None:
@@ -245,7 +252,8 @@ class ModelGradients:
         """Return where the gradients of a parameter go."""
         if name not in self.found:
             shape = self.parameters[name].shape
-            self.found[name] = ParameterGradients(shape, transposed=name in self._turned)
+            turned = name in self._turned
+            self.found[name] = ParameterGradients(shape, transposed=turned, room=self._room)
         return self.found[name]
 
     def run_again_higher(self, name: str) -> bool:
@@ -343,7 +351,9 @@ class ModelGradients:
 def _finite(norms: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return norms that are inf everywhere for a record of which one is not finite."""
     # a layer that the batch did not use has no gradients
-    finite = torch.stack([held.isfinite() for held in norms.values()]).all(dim=0)
+    finite = torch.stack(list(norms.values())).isfinite().all(dim=0)
+    if finite.device.type == "cpu" and bool(finite.all()):
+        return norms
     return {name: torch.where(finite, held, torch.inf) for name, held in norms.items()}
 
 

@@ -8,10 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from tacit.gradients.products import GRAM_COST, SLACK, LayerGradients, cleared, stacked, summed
-
-# Entries of a copy in float64 that stays in the cache of a core: a megabyte.
-CACHED = 2**17
+from tacit.gradients.products import SLACK, LayerGradients, cleared, stacked, summed
+from tacit.gradients.rows import ROUNDED, squares, weighted
 
 
 class TableGradients:
@@ -119,36 +117,70 @@ def _numbered(keys: Tensor) -> tuple[Tensor, Tensor]:
     return seen, inverse.view_as(keys)
 
 
+# A product is formed once and kept where it is no larger than so many times its factors.
+KEPT_COST = 4
+# Fewer rows than that are few.
+NARROW = 32
+
+
+class Room:
+    """How many bytes of products may be kept at a time.
+
+    Args:
+        most: of them.
+    """
+
+    def __init__(self, most: float = math.inf) -> None:
+        self.most = self.left = most
+
+    def take(self, size: int) -> bool:
+        """Take so many bytes, if they are left."""
+        taken = size <= self.left
+        self.left -= size * taken
+        return taken
+
+
 class ParameterGradients:
     """G_i of one parameter over all of its uses: products of a layer, a table's rows, or dense rows.
 
     Args:
         shape: of the parameter.
         transposed: whether it is kept as (in, out) of the layers that it multiplies in.
+        room: for products of layers; without end if none is given.
     """  # noqa: E501
 
-    def __init__(self, shape: Sequence[int], *, transposed: bool = False) -> None:
+    def __init__(
+        self, shape: Sequence[int], *, transposed: bool = False, room: Room | None = None
+    ) -> None:
         self.shape, self._transposed = tuple(shape), transposed
+        self._room = Room() if room is None else room
         self._layer: LayerGradients | None = None
         self._table: TableGradients | None = None
         self._dense: Tensor | None = None
         self._squared: Tensor | None = None
+        # whether all norms are finite
+        self._whole = False
 
     def add_layer(self, gradients: Tensor, inputs: Tensor) -> None:
         """Add a use as ``y = a Wᵀ``: (B, T, out) g and (B, T, in) a.
 
-        Where G_i is no larger than its factors it is formed, as it comes out in single precision:
-        its norm is taken of the very numbers that are summed.
+        Where G_i is not much larger than its factors, and there is room, it is formed, as it comes
+        out in single precision: its norm is taken of the very numbers that are summed.
         """
         out, width, positions = gradients.shape[2], inputs.shape[2], inputs.shape[1]
-        small = out * width <= GRAM_COST * positions * (out + width)
-        if positions > 1 and small and self._layer is None and self._table is None:
+        first = positions > 1 and self._layer is None and self._table is None
+        small = out * width <= KEPT_COST * positions * (out + width)
+        if first and small and self._room.take(len(inputs) * out * width * inputs.element_size()):
             left, right = (inputs, gradients) if self._transposed else (gradients, inputs)
-            self.add_dense(torch.bmm(left.mT, right))
+            if right.shape[2] < NARROW <= left.shape[2]:
+                # a product with few rows is several times faster than its transpose
+                self.add_dense(torch.bmm(right.mT, left).mT)
+            else:
+                self.add_dense(torch.bmm(left.mT, right))
             return
         if self._layer is None:
             # of a convolution the matrix is (out, in · kernel)
-            self._layer = LayerGradients(gradients.shape[2], inputs.shape[2])
+            self._layer = LayerGradients(gradients.shape[2], inputs.shape[2], single=True)
         self._squared = None
         self._layer.add(gradients, inputs)
 
@@ -169,7 +201,11 @@ class ParameterGradients:
     def squared_norms(self) -> Tensor:
         """Return (B,) ‖G_i‖² in float64, no less than those of what ``sums`` adds."""
         if self._squared is None:
-            self._squared = self._norms()
+            # whichever way they were found, and whoever else is there, by the same share
+            self._squared = self._norms() * (1.0 + ROUNDED)
+            # of a device the host reads nothing
+            here = self._squared.device.type == "cpu"
+            self._whole = here and bool(self._squared.isfinite().all())
         return self._squared
 
     def sums(self, coefficients: Tensor) -> Tensor:
@@ -177,8 +213,9 @@ class ParameterGradients:
 
         A record whose gradient is not finite adds nothing.
         """
-        finite = self.squared_norms().isfinite()
-        scale = torch.where(finite, coefficients.double(), 0.0)
+        finite, scale = self.squared_norms().isfinite(), coefficients.double()
+        if not self._whole:
+            scale = torch.where(finite, scale, 0.0)
         parts: list[Tensor] = []
         if self._layer is not None:
             made = self._layer.sums(scale)
@@ -186,7 +223,8 @@ class ParameterGradients:
         if self._table is not None:
             parts.append(self._table.sums(scale))
         if self._dense is not None:
-            parts.append(weighted(cleared(self._dense, finite), scale))
+            rows = self._dense if self._whole else cleared(self._dense, finite)
+            parts.append(weighted(rows, scale))
         total = parts[0].reshape(self.shape)
         for other in parts[1:]:
             total = total + other.reshape(self.shape)
@@ -241,6 +279,7 @@ class ParameterGradients:
             one = self._table if self._layer is None else self._layer
             assert one is not None
             return one.squared_norms()
+        self._layer.in_double()
         # ‖L + E‖² = ‖L‖² + ‖E‖² + 2⟨L, E⟩ of a table that is also multiplied by, and what the
         # norms may have lost where the two cancel
         lost = SLACK * (self._layer.masses() + self._table.masses()).square()
@@ -258,26 +297,3 @@ class ParameterGradients:
             rows = self._layer.rows_at(indices, transposed=self._transposed)
             total = total.to(rows.device) + (rows * gradients.double()).sum(dim=2).sum(dim=1)
         return total
-
-
-def squares(rows: Tensor) -> Tensor:
-    """Return ‖r_i‖² of rows (B, p) in float64, in which no square of a float32 overflows."""
-    if rows.dtype == torch.float64 or rows.is_cuda:
-        lengths: Tensor = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
-        return lengths.square()
-    total = rows.new_zeros(len(rows), dtype=torch.float64)
-    for some in _pieces(rows):
-        total += some.double().square_().sum(dim=1)
-    return total
-
-
-def weighted(rows: Tensor, coefficients: Tensor) -> Tensor:
-    """Return Σ_i c_i r_i of rows (B, p) in float64, without a copy of all of them in float64."""
-    if rows.dtype == torch.float64 or rows.is_cuda:
-        return coefficients @ rows.double()
-    return torch.cat([coefficients @ some.double() for some in _pieces(rows)])
-
-
-def _pieces(rows: Tensor) -> Sequence[Tensor]:
-    # of columns, so many that a copy in float64 stays in the cache of a core
-    return torch.split(rows, max(CACHED // len(rows), 64), dim=1)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
+
+from tacit.gradients.rows import exact_squares, squares, weighted
 
 # What a squared norm may be off, as a share of (Σ_t ‖g_t‖‖x_t‖)²: products of up to 2¹⁶ entries and
 # two sums of 2¹⁶ positions, each off by 2⁻⁵³ of its terms. The same for every layer and batch, so
@@ -13,6 +16,10 @@ from torch import Tensor
 SLACK = 2.0**18 * 2.0**-53
 # A float64 Gram matrix costs about twice as much as the same product in float32.
 GRAM_COST = 2
+# From so many positions on a product in float32, formed twice, costs less than a sum in float64.
+AGAIN = 40
+# Entries of products that are formed together: 16 megabytes.
+FORMED = 2**22
 
 
 class LayerGradients:
@@ -25,9 +32,11 @@ class LayerGradients:
     Args:
         out: width of the outputs.
         width: width of the inputs.
+        single: whether products of many positions may be formed in float32, some rows at a time,
+            once for the norms and once for the sums: what is summed is no longer than its norm.
     """
 
-    def __init__(self, out: int, width: int) -> None:
+    def __init__(self, out: int, width: int, *, single: bool = False) -> None:
         self.out, self.width = out, width
         self._products: Tensor | None = None
         self._factors: tuple[Tensor, Tensor] | None = None
@@ -35,6 +44,11 @@ class LayerGradients:
         self._squared: Tensor | None = None
         self._masses: Tensor | None = None
         self._precision = torch.float32
+        self._single, self._parts = single, list[Tensor]()
+
+    def in_double(self) -> None:
+        """Form nothing in float32: what is added to it is known by its factors."""
+        self._single, self._squared = False, None
 
     @property
     def examples(self) -> int:
@@ -82,8 +96,13 @@ class LayerGradients:
         """
         # once for each batch, as clipping and its check both read them
         if self._squared is None:
-            # rounded up: what a norm in float64 may have lost stands beside it
-            found = self._norms() + SLACK * self.masses().square()
+            if self._forms():
+                # of the very numbers that are summed
+                self._parts = [squares(made) for _, made in self._formed(*self._unchanged())]
+                found = torch.stack(self._parts).sum(dim=0)
+            else:
+                # rounded up: what a norm in float64 may have lost stands beside it
+                found = self._norms() + SLACK * self.masses().square()
             self._squared = torch.where(found.isfinite(), found, math.inf)
         return self._squared
 
@@ -101,6 +120,8 @@ class LayerGradients:
             # Σ_i c_i G_i as one product with the rows vec(G_i)
             products = cleared(self._known().flatten(1), finite)
             return self._turn((scale @ products).view(self._known().shape[1:]))
+        if self._forms():
+            return self._sums_formed(scale, finite)
         # Σ_i c_i Σ_t g_it x_itᵀ as one product over examples and positions
         gradients, inputs = (cleared(one, finite).double() for one in self._unchanged())
         scale = scale[:, None, None]
@@ -122,7 +143,7 @@ class LayerGradients:
 
     def joined(self, owners: Tensor) -> LayerGradients:
         """Return the gradients of units, each a sum of those of its records."""
-        made = LayerGradients(self.out, self.width)
+        made = LayerGradients(self.out, self.width, single=self._single)
         if self._factors is not None:
             # Σ_i Σ_t g_it x_itᵀ: records of a unit stand behind each other, as positions of one
             gradients, inputs = (stacked(one, owners) for one in self._unchanged())
@@ -161,11 +182,11 @@ class LayerGradients:
     def _norms(self) -> Tensor:
         if self._factors is None:
             # Σ of squares of the entries of G_i
-            return _squares(self._known().flatten(1))
+            return exact_squares(self._known().flatten(1))
         gradients, inputs = (one.double() for one in self._unchanged())
         if gradients.shape[1] == 1:
             # one position: ‖g xᵀ‖ = ‖g‖‖x‖, no product at all
-            return _squares(gradients.flatten(1)) * _squares(inputs.flatten(1))
+            return exact_squares(gradients.flatten(1)) * exact_squares(inputs.flatten(1))
         # ‖Σ_t g_t x_tᵀ‖² = ⟨g gᵀ, x xᵀ⟩, in float64 because its terms cancel
         gram, other = torch.bmm(gradients, gradients.mT), torch.bmm(inputs, inputs.mT)
         # Σ_t ‖g_t‖‖x_t‖ of their diagonals, squares in float64
@@ -174,6 +195,35 @@ class LayerGradients:
         gram.mul_(other)
         squares: Tensor = gram.sum(dim=2).sum(dim=1).clamp_(min=0.0)
         return squares
+
+    def _forms(self) -> bool:
+        """Whether products are formed in float32 and left again."""
+        if not self._single or self._factors is None:
+            return False
+        return self._precision == torch.float32 and self._factors[0].shape[1] >= AGAIN
+
+    def _formed(self, gradients: Tensor, inputs: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """Yield some rows of all G_i, (B, rows · in) in float32, in one place of memory."""
+        count = gradients.shape[0]
+        most = min(max(FORMED // (count * self.width), 1), self.out)
+        place = gradients.new_empty(count * most * self.width)
+        for start in range(0, self.out, most):
+            rows = slice(start, min(start + most, self.out))
+            size = (count, rows.stop - start, self.width)
+            made = place[: math.prod(size)].view(size)
+            torch.bmm(gradients[:, :, rows].mT, inputs, out=made)
+            yield rows, made.flatten(1)
+
+    def _sums_formed(self, scale: Tensor, finite: Tensor) -> Tensor:
+        """Return Σ_i c_i G_i of products that are formed again, none longer than it was before."""
+        total = scale.new_empty(self.out, self.width)
+        factors = (cleared(one, finite) for one in self._unchanged())
+        for (rows, made), known in zip(self._formed(*factors), self._parts, strict=True):
+            found = squares(made)
+            # what is formed a second time may be rounded otherwise
+            shorter = torch.where(found > known, (known / found).sqrt(), 1.0)
+            total[rows] = weighted(made, scale * shorter).view(-1, self.width)
+        return total
 
     def _unchanged(self) -> tuple[Tensor, Tensor]:
         """Return the factors, which are the layer's own input and gradient and no copies."""
@@ -217,7 +267,7 @@ class BiasGradients:
 
     def squared_norms(self) -> Tensor:
         """Return (B,) ‖b_i‖² in float64; inf where it is not finite."""
-        found = _squares(self.products())
+        found = exact_squares(self.products())
         return torch.where(found.isfinite(), found, math.inf)
 
     def sums(self, coefficients: Tensor) -> Tensor:
@@ -294,10 +344,3 @@ def sequences(name: str, gradients: Tensor, inputs: Tensor) -> tuple[Tensor, Ten
         gradients.to(precise).reshape(count, positions, gradients.shape[-1]),
         inputs.to(precise).reshape(count, positions, inputs.shape[-1]),
     )
-
-
-def _squares(rows: Tensor) -> Tensor:
-    """Squared norms of rows in float64, which no float32 gradient overflows."""
-    # the norm first: squares of entries may overflow where it does not
-    norms: Tensor = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
-    return norms.square()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ from torch import Tensor
 from tacit._ground import outlet
 from tacit._ground.numbers import LARGEST
 from tacit.covariance.publication import EXACT_INTEGERS, grid_of, publish_sum
+
+# Entries that are drawn, added and rounded together.
+TOGETHER = 2**15
 
 
 def publish_tensor(value: Tensor, noise: Tensor, deviations: Any) -> Tensor:
@@ -62,6 +66,27 @@ def _publish_there(value: Tensor, noise: Tensor, deviations: Any) -> Tensor:
     # adding 0.0 leaves zero one sign
     rounded = torch.where(fine, whole * grid, total) + 0.0
     return outlet.let_out(rounded.clamp(-LARGEST, LARGEST))
+
+
+def publish_drawn(value: Tensor, deviation: float, normal: Callable[..., Tensor]) -> Tensor:
+    """Write ``value + σ E`` on the grid of σ over a value, and return it.
+
+    So many entries at a time as stay in a processor's cache are drawn, added and rounded.
+
+    Args:
+        value: as of ``publish_tensor``; no copy is made of float64.
+        deviation: σ of every entry.
+        normal: draws independent N(0, 1) values, of the entries in their order.
+    """
+    if value.numel() <= TOGETHER or value.device.type != "cpu":
+        noise = deviation * normal(tuple(value.shape)).to(value)
+        return publish_tensor(value, noise, deviation)
+    whole = value.detach().double().contiguous()
+    entries = whole.view(-1)
+    for start in range(0, len(entries), TOGETHER):
+        part = entries[start : start + TOGETHER]
+        part.copy_(publish_tensor(part, deviation * normal((len(part),)), deviation))
+    return whole
 
 
 def let_out_gradients(model: torch.nn.Module) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import secrets
+from collections.abc import Mapping
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tacit._ground.random import released_normal
 from tacit.gradients.device_noise import device_normal
+from tacit.gradients.normals import released_normal_tensor
 from tacit.gradients.steps import Normal
 
 
@@ -73,7 +75,24 @@ class StepRandomness:
         source = None if self._seed is None else self._source(step, 1 + 2 * layer)
         if source is None and device is not None and device.type != "cpu":
             return lambda shape: device_normal(shape, device)
-        return lambda shape: torch.from_numpy(released_normal(shape, source))
+        return lambda shape: released_normal_tensor(math.prod(shape), source).reshape(shape)
+
+    def normal_of_several(
+        self, step: int, counts: Mapping[int, int], device: torch.device | None = None
+    ) -> Normal:
+        """Return what draws the values of several layers in one step, side by side.
+
+        Args:
+            step: its number.
+            counts: how many each layer has.
+            device: as of ``normal``.
+        """
+        if self._seed is None:
+            # fresh words, whosever they are
+            return self.normal(step, 0, device)
+        return lambda _: torch.cat(
+            [self.normal(step, layer)((count,)) for layer, count in counts.items()]
+        )
 
     def projection_seed(self, step: int, layer: int) -> np.random.Generator | None:
         """Return the source of A_t, which is public."""

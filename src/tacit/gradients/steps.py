@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 from tacit._ground.checks import in_interval, integer, positive
 from tacit._ground.values import Count, Within, value
@@ -228,21 +228,21 @@ class Method(ABC):
         """Return what is published of the sum of gradients of one layer: float64, on a grid.
 
         Args:
-            total: as of ``step``, float64.
+            total: as of ``step``, float64; it may be written over.
             projection: as there.
             std: as there.
             normal: as there.
         """
-        from tacit.gradients.publication import publish_tensor
+        from tacit.gradients.publication import publish_drawn, publish_tensor
 
         if self.noise_kind == "none":
             return total
+        if projection is None or self.noise_kind == "independent":
+            # independent entries, in the coordinates of the sum itself
+            return publish_drawn(total, std, normal)
         value, noise = self._parts(total, projection, std, normal)
-        # the deviation of every entry, which sets the grid that the sum is rounded to
-        spread: Any = std
-        if projection is not None and self.noise_kind == "projected":
-            # E Aᵀ has deviation s ‖a_j‖ in column j
-            spread = std * projection.double().norm(dim=-1)
+        # E Aᵀ has deviation s ‖a_j‖ in column j, which sets the grid that the sum is rounded to
+        spread = std * projection.double().norm(dim=-1)
         # what comes after the rounded sum is post-processing
         return self._back(publish_tensor(value, noise, spread), projection)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,7 @@ from tacit.design import StepFactor
 from tacit.design.streams.factor import CorrelatedNoise
 from tacit.gradients.adaptive import AdaptiveDPSGD, Clips
 from tacit.gradients.methods import DPSGD
+from tacit.gradients.publication import TOGETHER
 from tacit.gradients.randomness import StepRandomness
 from tacit.gradients.steps import Normal, StepLayer
 from tacit.training.canaries import DiracCanaries
@@ -50,6 +52,8 @@ class NoisySteps:
         self._expected, self._randomness, self._workers = expected, randomness, workers
         self.canaries = canaries
         self.tied: dict[str, CorrelatedNoise[Tensor]] = {}
+        # every process makes the same groups, though one alone keeps noise of the steps before
+        self._solved = factor is not None
         if factor is not None and workers.first:
             self.tied = {name: CorrelatedNoise(factor) for name in parameters}
         self.sums: dict[str, Tensor] = {}
@@ -100,22 +104,59 @@ class NoisySteps:
         canaries = self.canaries if self._workers.first else None
         if canaries is not None:
             canaries.draw(step)
-        for place, (name, parameter) in enumerate(self._parameters.items()):
-            total = self.sums.pop(name, None)
-            if total is None:
-                # no record reached it, and its noise is there all the same
-                total = torch.zeros(parameter.shape, dtype=torch.float64, device=parameter.device)
-            clip = self._clip_of(name)
+        for group in self._groups():
+            totals = {name: self._total(name) for name in group}
             if canaries is not None:
-                canaries.add(name, total, clip)
-            normal = self._normal(name, step, place, total.device)
-            noisy = self._noised(total, normal, self._deviation(name))
-            if canaries is not None:
-                canaries.watch(name, noisy, clip)
-            # by the records that are expected, never by those that came
-            parameter.grad = shard_like(parameter, noisy / self._expected)
+                for name, total in totals.items():
+                    canaries.add(name, total, self._clip_of(name))
+            for name, noisy in self._noised_group(totals, step).items():
+                if canaries is not None:
+                    canaries.watch(name, noisy, self._clip_of(name))
+                parameter = self._parameters[name]
+                # by the records that are expected, never by those that came
+                mean = torch.empty_like(noisy, dtype=parameter.dtype)
+                parameter.grad = shard_like(parameter, torch.div(noisy, self._expected, out=mean))
         if self.clips is not None:
             self.clips = self._moved(self.clips, step)
+
+    def _groups(self) -> Iterator[list[str]]:
+        """Yield names of parameters that get their noise together: small ones that share σ."""
+        group: list[str] = []
+        # entries of a group, and what its noise is of
+        count, kind = 0, (0.0, torch.device("cpu"))
+        for name, parameter in self._parameters.items():
+            size, own = parameter.numel(), (self._deviation(name), parameter.device)
+            if group and (count + size > TOGETHER or own != kind or self._solved):
+                yield group
+                group, count = [], 0
+            group.append(name)
+            count, kind = count + size, own
+        yield group
+
+    def _total(self, name: str) -> Tensor:
+        """Return the sum of one parameter, which leaves."""
+        total, parameter = self.sums.pop(name, None), self._parameters[name]
+        if total is None:
+            # no record reached it, and its noise is there all the same
+            total = torch.zeros(parameter.shape, dtype=torch.float64, device=parameter.device)
+        return total
+
+    def _noised_group(self, totals: Mapping[str, Tensor], step: int) -> dict[str, Tensor]:
+        """Return sums with their noise, drawn and rounded in one go."""
+        places = {name: place for place, name in enumerate(self._parameters)}
+        first, *others = totals
+        deviation = self._deviation(first)
+        if not others:
+            normal = self._normal(first, step, places[first], totals[first])
+            return {first: self._noised(totals[first], normal, deviation)}
+        counts = {places[name]: one.numel() for name, one in totals.items()}
+        whole = torch.cat([one.reshape(-1) for one in totals.values()])
+        normal = self._randomness.normal_of_several(step, counts, whole.device)
+        parts = torch.split(self._noised(whole, normal, deviation), list(counts.values()))
+        return {
+            name: part.view(one.shape)
+            for (name, one), part in zip(totals.items(), parts, strict=True)
+        }
 
     def _clip_of(self, name: str) -> float:
         """Return what a record may add at most to one parameter alone."""
@@ -129,16 +170,26 @@ class NoisySteps:
             return self._noise * self._method.noise_scale
         return self.clips.deviation(name, self._noise)
 
-    def _normal(self, name: str, step: int, place: int, device: torch.device) -> Normal:
+    def _normal(self, name: str, step: int, place: int, total: Tensor) -> Normal:
         """Return what draws the noise of one parameter: its own, or tied to that of steps before.
 
         ``ẑ_t`` of ``C ẑ = z`` has a deviation of 1/c_0 >= 1 at least: the grid of N(0, 1) is no
         coarser than its own.
         """
-        drawn = self._randomness.normal(step, place, device)
+        drawn = self._randomness.normal(step, place, total.device)
         if name not in self.tied:
             return drawn
-        return lambda shape: self.tied[name].next(drawn(shape))
+        # what is kept of the steps before is of all entries: solved whole, and read in parts
+        rest: list[Tensor] = []
+
+        def parts(shape: tuple[int, ...]) -> Tensor:
+            if not rest:
+                rest.append(self.tied[name].next(drawn(tuple(total.shape))).flatten())
+            count = math.prod(shape)
+            taken, rest[0] = rest[0][:count], rest[0][count:]
+            return taken.reshape(shape)
+
+        return parts
 
     def _noised(self, total: Tensor, normal: Normal, deviation: float) -> Tensor:
         # the sum over all processes; the first adds the noise, once

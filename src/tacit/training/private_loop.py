@@ -15,7 +15,7 @@ from torch import Tensor
 from torch._functorch import config as functorch
 
 from tacit._ground.checks import integer
-from tacit.gradients.batches import check_losses, refuse_mixing
+from tacit.gradients.batches import check_losses, refuse_mixing_among
 from tacit.gradients.capture import reached
 from tacit.gradients.model import ModelGradients
 from tacit.gradients.randomness import StepRandomness
@@ -46,7 +46,9 @@ from tacit.training.still import Still, inner, refuse_reducing
 from tacit.training.workers import Workers, whole_of
 
 # One backward pass keeps at most so many bytes, or times the weights, before two are taken.
-KEPT, KEPT_WEIGHTS = 2**28, 2
+KEPT, KEPT_WEIGHTS = 2**29, 2
+# Of that for products of layers: what they are made of needs the rest.
+PRODUCTS = 0.75
 # Between the length of a record's gradient alone and among others, and what rounding may leave of
 # the longest one.
 APART, ROUNDED = 0.05, 1e-5
@@ -82,7 +84,9 @@ class PrivateLoop:
         self._written: dict[str, Tensor | None] = {}
         self._parameters = dict(prepared.parameters)
         self.loader = SampledLoader(prepared, self._workers)
-        self._gradients = ModelGradients(self._model, self._parameters)
+        self._gradients = ModelGradients(
+            self._model, self._parameters, room=PRODUCTS * self._most_kept()
+        )
         self._steps = NoisySteps(
             self._details.method,
             self._details.noise_multiplier,
@@ -170,7 +174,7 @@ class PrivateLoop:
                 that depend on other records, or a loop that is over: an error of a pass ends it.
         """
         self._refuse_over()
-        refuse_mixing(self._model)
+        refuse_mixing_among(self._still.modules.named())
         self._check_trained()
         current = self.loader.current
         count = None if current is None else len(current.records)
@@ -253,9 +257,12 @@ class PrivateLoop:
         asked = self._prepared.settings.passes
         if asked is not None:
             return asked
+        return 2 if self._gradients.kept() > self._most_kept() else 1
+
+    def _most_kept(self) -> int:
+        """Return how many bytes of gradients one backward pass may keep."""
         weights = sum(one.numel() * one.element_size() for one in self._parameters.values())
-        kept = self._gradients.kept()
-        return 2 if kept > max(KEPT_WEIGHTS * weights, KEPT) else 1
+        return max(KEPT_WEIGHTS * weights, KEPT)
 
     def release(self) -> Release[PrivateTraining]:
         """Close the loop: store the release beside its cost and return it.

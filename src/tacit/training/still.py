@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tacit.gradients.modules import KnownModules
 from tacit.runs.identity import digest_of_tensors
 from tacit.training.workers import whole_of
 
@@ -21,10 +22,11 @@ class Still:
 
     Attributes:
         model: digest of all of it before training.
+        modules: of the model.
     """
 
     def __init__(self, model: nn.Module, trained: Mapping[str, nn.Parameter]) -> None:
-        self._model, self._trained = model, {id(one) for one in trained.values()}
+        self.modules, self._trained = KnownModules(model), {id(one) for one in trained.values()}
         self._moved = dict(trained)
         self._buffers, self._passing = self._versions(), self._unstored()
         self.model = digest_of_tensors(
@@ -67,7 +69,7 @@ class Still:
         Args:
             alone: whether one process holds the model: what spreads it puts others in their place.
         """
-        held = dict(self._model.named_parameters()) if alone else self._moved
+        held = self.modules.parameters() if alone else self._moved
         for name, one in self._moved.items():
             if held.get(name) is not one or not one.requires_grad:
                 raise ValueError(
@@ -95,17 +97,20 @@ class Still:
             )
 
     def _versions(self) -> dict[str, tuple[Tensor, int]]:
-        stored = self._stored()
+        # buffers that are in no state dict leave with nobody
+        stored = self.modules.stored_buffers()
         return {
-            name: (one, one._version) for name, one in self._model.named_buffers() if name in stored
+            name: (one, one._version)
+            for name, one in self.modules.buffers().items()
+            if name in stored
         }
 
     def _unstored(self) -> dict[str, tuple[Tensor, int]]:
         """Return the real numbers that are in no state dict, and how often they were written to."""
-        stored = self._stored()
+        stored = self.modules.stored_buffers()
         return {
             name: (one, one._version)
-            for name, one in self._model.named_buffers()
+            for name, one in self.modules.buffers().items()
             if name not in stored and one.is_floating_point()
         }
 
@@ -116,24 +121,12 @@ class Still:
             for name, (one, _) in self._unstored().items()
         }
 
-    def _stored(self) -> set[str]:
-        # buffers that are in no state dict leave with nobody
-        found: set[str] = set()
-        for path, module in self._model.named_modules():
-            prefix = f"{path}." if path else ""
-            found |= {
-                prefix + name
-                for name in module._buffers
-                if name not in module._non_persistent_buffers_set
-            }
-        return found
-
     def _all(self, *, trained: bool) -> Iterator[tuple[str, Tensor]]:
-        stored = self._stored()
-        for name, one in self._model.named_parameters():
+        stored = self.modules.stored_buffers()
+        for name, one in self.modules.parameters().items():
             if trained or id(one) not in self._trained:
                 yield name, one
-        for name, buffer in self._model.named_buffers():
+        for name, buffer in self.modules.buffers().items():
             if name in stored:
                 yield name, buffer
 

@@ -1,0 +1,53 @@
+"""The modules of a model, walked once for as long as none is added, taken or replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import Tensor, nn
+
+
+class KnownModules:
+    """What ``named_modules`` yields, and its parameters and buffers, without the walk.
+
+    Args:
+        model: whose they are.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self._named: list[tuple[str, nn.Module]] = []
+        self._below: list[list[tuple[str, nn.Module | None]]] = []
+
+    def named(self) -> list[tuple[str, nn.Module]]:
+        """Return the modules with their paths, each once."""
+        below = [list(one._modules.items()) for _, one in self._named]
+        if not below or below != self._below:
+            self._named = list(self._model.named_modules())
+            self._below = [list(one._modules.items()) for _, one in self._named]
+        return self._named
+
+    def parameters(self) -> dict[str, nn.Parameter]:
+        """Return parameters by name, a shared one by its first."""
+        return dict(self._members("_parameters"))
+
+    def buffers(self) -> dict[str, Tensor]:
+        """Return buffers by name, a shared one by its first."""
+        return dict(self._members("_buffers"))
+
+    def stored_buffers(self) -> set[str]:
+        """Return the names of buffers that are in a state dict."""
+        return {
+            f"{path}.{name}" if path else name
+            for path, module in self.named()
+            for name in module._buffers
+            if name not in module._non_persistent_buffers_set
+        }
+
+    def _members(self, kind: str) -> Iterator[tuple[str, nn.Parameter]]:
+        seen: set[int] = set()
+        for path, module in self.named():
+            for name, one in getattr(module, kind).items():
+                if one is not None and id(one) not in seen:
+                    seen.add(id(one))
+                    yield f"{path}.{name}" if path else name, one

@@ -1,0 +1,55 @@
+"""Squared norms and weighted sums of rows of float32, as exact as clipping needs them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+# Entries of a copy in float64 that stays in the cache of a core: half a megabyte.
+CACHED = 2**16
+# Squares that are added up in float32, and what their sum may be off by, as a share.
+SINGLE, ROUNDED = 128, 2.0**-16
+# Rows of so many entries are added up in float32: by their length alone, whoever else is there.
+LONG = 2**12
+
+
+def squares(rows: Tensor) -> Tensor:
+    """Return ‖r_i‖² of rows (B, p) in float64, off by a share of ``ROUNDED`` of it at most.
+
+    Squares of long rows of float32 are added up in float32, so few at a time that their rounding is
+    known; a row in which they leave its range is read again in float64.
+    """
+    if rows.dtype != torch.float32 or rows.device.type != "cpu" or rows.shape[1] < LONG:
+        return exact_squares(rows)
+    whole = rows.shape[1] - rows.shape[1] % SINGLE
+    # n squares and n sums, a root and its square are off by (n + 4) 2⁻²⁴ of the sum at most
+    parts = rows[:, :whole].reshape(len(rows), -1, SINGLE)
+    lengths: Tensor = torch.linalg.vector_norm(parts, dim=2)
+    found: Tensor = lengths.double().square_().sum(dim=1)
+    found += exact_squares(rows[:, whole:])
+    # a square below 2⁻¹²⁶ may be lost: less than a share of 2⁻²⁶ of what is larger than this
+    sure = found.isfinite() & (found > rows.shape[1] * 2.0**-100)
+    if not bool(sure.all()):
+        found[~sure] = exact_squares(rows[~sure])
+    return found
+
+
+def exact_squares(rows: Tensor) -> Tensor:
+    """Return ‖r_i‖² of rows (B, p) in float64, in which no gradient of float32 overflows."""
+    # the norm first: squares of entries may overflow where it does not
+    lengths: Tensor = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
+    return lengths.square()
+
+
+def weighted(rows: Tensor, coefficients: Tensor) -> Tensor:
+    """Return Σ_i c_i r_i of rows (B, p) in float64, without a copy of all of them in float64."""
+    if rows.dtype == torch.float64 or rows.device.type != "cpu":
+        return coefficients @ rows.double()
+    # of columns, so many that their copy in float64 stays in the cache of a core
+    width = max(CACHED // len(rows), 64)
+    copy = rows.new_empty(len(rows), min(width, rows.shape[1]), dtype=torch.float64)
+    total = rows.new_empty(rows.shape[1], dtype=torch.float64)
+    for start in range(0, rows.shape[1], width):
+        some, sums = rows[:, start : start + width], total[start : start + width]
+        torch.mv(copy[:, : some.shape[1]].copy_(some).T, coefficients, out=sums)
+    return total
