@@ -91,7 +91,7 @@ def test_features_are_of_one_image_and_see_no_constant():
     together = wavelets.features(images)
     assert together.shape == (3, wavelets.PATHS, wavelets.CELLS, wavelets.CELLS)
     assert torch.equal(together[1], wavelets.features(images[1:2])[0])
-    # only at the border, where a filter reaches beyond the image, has a constant one waves
+    # a constant image has waves only at its border, where a filter reaches beyond it
     filters = wavelets._filters(1)
     assert filters.sum((1, 2, 3)).abs().max() < 1e-6
     # turned by a right angle, half a turn of directions apart, an image has the same moduli
