@@ -43,8 +43,8 @@ def story(result: dict[str, Any]) -> str:
 records, expected batch and passes: trained by `make_private` with `DPSGD`, by Opacus'
 `PrivacyEngine` (hooks, Poisson samples, its PRV accountant), and by `make_private` with
 `CorrelatedDPSGD(noise=Banded(bands=8, momentum=0.9))` over `CyclicPoisson(classes=8)`. All are
-accounted for at (ε, δ = {task["delta"]:g}) and one record that is added or removed; runs are seeded here, and
-the tuning is in no account. Every way has its own rate for
+accounted for at (ε, δ = {task["delta"]:g}) and one record that is added or removed;
+runs are seeded here, and the tuning is in no account. Every way has its own rate for
 every ε: the best of one grid by half decades (seed {result["tuning seed"]}, on records that are
 neither trained on nor tested), which goes on where its end is best (a lower grid
 without noise and clip). The accuracies are on the test
