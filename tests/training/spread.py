@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import distributed as processes
@@ -50,3 +51,21 @@ def train(rank: int, size: int, kind: str, folder: str) -> None:
     torch.save({name: one.clone() for name, one in named.items()}, place / f"{rank}.pt")
     assert release.details.taken == 6
     processes.destroy_process_group()
+
+
+def accelerated(folder: str) -> None:
+    """Train it as a script of accelerate does, in one of the processes that torchrun started."""
+    from accelerate import Accelerator
+
+    accelerator = Accelerator(cpu=True)
+    size, model = accelerator.num_processes, network()
+    wrapped: Any = accelerator.prepare(model)
+    private, optimizer = begun(wrapped, batch=8 // size, epochs=2)
+    finish(private, wrapped, optimizer)
+    place = Path(folder) / f"{accelerator.process_index}.pt"
+    torch.save({name: one.clone() for name, one in model.state_dict().items()}, place)
+    accelerator.end_training()
+
+
+if __name__ == "__main__":
+    accelerated(sys.argv[1])

@@ -1,6 +1,8 @@
 """Several processes release what one would: the same sum, with its noise once."""
 
 import multiprocessing
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -27,6 +29,20 @@ def test_processes_release_what_one_would(kind, size, tmp_path):
     _, whole = trained(epochs=2, method=method_of(kind))
     assert run(kind, size, tmp_path) == [0] * size
     for rank in range(size):
+        found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
+        for name, one in whole.items():
+            assert torch.allclose(found[name], one, atol=1e-6, rtol=0), name
+
+
+@pytest.mark.thorough
+def test_a_script_of_accelerate_under_torchrun_trains_what_one_process_does(tmp_path):
+    """``accelerate launch --cpu --num_processes 2`` starts one process: torchrun starts two."""
+    pytest.importorskip("accelerate")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
+               "2", "-m", "tests.training.spread", str(tmp_path)]  # fmt: skip
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    _, whole = trained(epochs=2)
+    for rank in range(2):
         found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
         for name, one in whole.items():
             assert torch.allclose(found[name], one, atol=1e-6, rtol=0), name
