@@ -383,3 +383,10 @@ def test_a_promise_in_name_only_says_so():
     options = {**FAST, "multiplier": 0.05}
     release = trained(network(), supervised(), METHOD, **options)
     assert "protects hardly anybody" in release.notes[0]
+
+
+def test_adapters_of_an_embedding_are_refused_and_not_left_as_they_are():
+    targets = ["embed_tokens", "q_proj"]
+    model = get_peft_model(llama(), LoraConfig(r=2, target_modules=targets))
+    with pytest.raises(ValueError, match=r"got Embedding in .*embed_tokens, which would not be tr"):
+        prepared(model, tokens(), METHOD, **FAST)

@@ -168,12 +168,19 @@ def peft_layers(model: Any) -> list[AdapterLayer]:
     Raises:
         ValueError: something beside B would be trained, or A was made of data.
     """
-    from peft.tuners.lora import Linear
+    from peft.tuners.lora import Linear, LoraLayer
 
     configuration = _check_configuration(model)
     name = model.active_adapter
     found: list[AdapterLayer] = []
     for place, module in model.named_modules():
+        if isinstance(module, LoraLayer) and not isinstance(module, Linear):
+            # an embedding, a convolution, weights of four bits: its factors would stay as they are
+            raise ValueError(
+                f"model: expected LoRA of linear layers, got {type(module).__name__} in {place}, "
+                "which would not be trained; leave it out of target_modules, or train in a loop of "
+                "your own by tacit.training.make_private"
+            )
         # LoRA layers of the one active adapter
         if not isinstance(module, Linear) or name not in module.lora_A:
             continue
