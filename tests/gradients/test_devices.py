@@ -208,6 +208,8 @@ def test_a_projected_step_publishes_where_its_sums_are():
     total = torch.zeros(4, 6, dtype=torch.float64, device=THERE)
     draw = StepRandomness(None).normal(0, 0, THERE)
     assert DPSGD().publish(total, None, 1.0, draw).device == THERE
+    # noise of the host goes where the sum is
+    assert publish_tensor(total, torch.zeros(4, 6), 1.0).device == THERE
     # a seed's numbers are those of the processor, wherever they go
     assert torch.equal(
         StepRandomness(1).normal(0, 0, THERE)((3,)), StepRandomness(1).normal(0, 0)((3,))

@@ -29,7 +29,8 @@ def publish_tensor(value: Tensor, noise: Tensor, deviations: Any) -> Tensor:
         deviations: standard deviation of each entry of the noise, or what broadcasts to that.
     """
     if value.device.type != "cpu":
-        return _publish_there(value.detach().double(), noise.detach().double(), deviations)
+        drawn_there = noise.detach().to(value.device, torch.float64)
+        return _publish_there(value.detach().double(), drawn_there, deviations)
     # float64 before the sum: its rounding is that of the grid and no finer
     clean = np.ascontiguousarray(value.detach().double().cpu().numpy())
     drawn = np.ascontiguousarray(noise.detach().double().cpu().numpy())
