@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-CASE = 0.15
+CASE = 0.1
 SHORTEST = 1.0
 LONG = Path(__file__).with_name("long.txt")
 
