@@ -17,22 +17,33 @@ SELDOM = frozenset({"numpy.ctypeslib", "numpy.f2py", "numpy.polynomial", "numpy.
 NAMES = {"rich.markdown": "Markdown", "rich.traceback": "Traceback"}
 
 
-class AtFirstCall(Loader):
-    """Loads a module when the one name that is taken from it is called."""
+class AtFirstUse(Loader):
+    """Loads a module when the one name that most take from it is used, or another is asked for."""
 
     def __init__(self, real: Loader, name: str) -> None:
         """Keep how the module is loaded, and the name."""
         self.real, self.name = real, name
 
     def exec_module(self, module: ModuleType) -> None:
-        """Give the module its one name, to be called."""
+        """Give the module its one name; a package that is imported later may take others."""
 
-        def call(_: type, *arguments: Any, **named: Any) -> Any:
-            self.real.exec_module(module)
-            return getattr(module, self.name)(*arguments, **named)
+        def whole(name: str) -> Any:
+            # what the import system asks of a module or an annotation of a class is not in it
+            if name.startswith("__"):
+                raise AttributeError(name)
+            if vars(module).pop("__getattr__", None) is not None:
+                self.real.exec_module(module)
+            return getattr(module, name)
+
+        class AsType(type):
+            def __call__(cls, *arguments: Any, **named: Any) -> Any:
+                return whole(self.name)(*arguments, **named)
+
+            def __getattr__(cls, name: str) -> Any:
+                return getattr(whole(self.name), name)
 
         # a class, as the real one: it stands in annotations
-        setattr(module, self.name, type(self.name, (), {"__new__": call}))
+        vars(module).update({self.name: AsType(self.name, (), {}), "__getattr__": whole})
 
 
 class Seldom:
@@ -48,7 +59,7 @@ class Seldom:
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
             late = NAMES.get(name)
-            spec.loader = AtFirstCall(spec.loader, late) if late else LazyLoader(spec.loader)
+            spec.loader = AtFirstUse(spec.loader, late) if late else LazyLoader(spec.loader)
         return spec
 
 

@@ -132,6 +132,10 @@ def test_a_file_that_says_more_than_its_proof_never_begins_with_holds(
     assert done.code == 1
     assert done.out.startswith(f"{path}: only the proof in it holds\n")
     assert "the rest of the file disagrees with what was checked" in done.out
+    path.write_text("no account")
+    done = tacit("verify", path)
+    assert done.code == 2
+    assert done.out.splitlines()[1].startswith(f"{path}: nothing of it was checked: FILE: it is")
 
 
 def piped(content: str) -> str:

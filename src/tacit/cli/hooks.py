@@ -63,12 +63,18 @@ def _described(place: EntryPoint) -> str:
     spec = find_spec(place.module)
     if spec is None or spec.origin is None:
         return ""
+    text = Path(spec.origin).read_text("utf-8")
     # the function or the assignment alone: up to the next line that starts at the margin
     definition = rf"^(?:def {place.attr}\(|{place.attr} = ).*?(?=^[^\s)]|\Z)"
-    source = re.search(definition, Path(spec.origin).read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    source = re.search(definition, text, re.DOTALL | re.MULTILINE)
     if source is None:
         return ""
-    (statement,) = ast.parse(source[0]).body
+    try:
+        statement = ast.parse(source[0]).body[0]
+    except SyntaxError:
+        # a text within it goes on at the margin: the whole is read
+        line = text.count("\n", 0, source.start()) + 1
+        statement = next(one for one in ast.parse(text).body if (one.end_lineno or 0) >= line)
     if isinstance(statement, ast.FunctionDef):
         return ast.get_docstring(statement) or ""
     words = getattr(getattr(statement, "value", None), "keywords", ())

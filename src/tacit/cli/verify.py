@@ -87,11 +87,11 @@ def verify(
             for path in files
             if Path(path).suffix.lower() in PAGES
         )
-        told += "".join(
-            f"{path}: the rest of the file disagrees with what was checked: {sentence}\n"
-            for path, sentence in other.items()
-            if sentence
-        )
+        for path, sentence in other.items():
+            if sentence:
+                nothing = f"{path}: refused: " in told
+                what = "nothing of it" if nothing else "the rest of the file disagrees with what"
+                told += f"{path}: {what} was checked: {sentence}\n"
         # names of files and of what is in them are told, and not obeyed by the terminal
         typer.echo(harmless(told), nl=False)
     raise typer.Exit(max(done.returncode, WORSE if any(other.values()) else HELD))
@@ -133,7 +133,7 @@ def beside(path: str, given: str = "") -> str:
     from tacit.releases.stores import is_store
 
     try:
-        content = loads(Path(path).read_bytes(), name="file", source="it")
+        content = loads(Path(path).read_bytes(), name="FILE", source="it")
     except OSError:
         # refused by the checker, too
         return ""
