@@ -11,6 +11,7 @@ import importlib.util
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -61,8 +62,8 @@ def resnet18() -> nn.Module:
     )  # fmt: skip
 
 
-def texts(batch: int) -> tuple[Tensor, Tensor]:
-    tokens = torch.randint(0, 1000, (batch, 65))
+def texts(batch: int, length: int = 64) -> tuple[Tensor, Tensor]:
+    tokens = torch.randint(0, 1000, (batch, length + 1))
     return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
 
@@ -78,23 +79,23 @@ class Logits(nn.Module):
         return found
 
 
-def llama() -> nn.Module:
+def llama(width: int = 128, length: int = 64) -> nn.Module:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     return Logits(
         LlamaForCausalLM(
             LlamaConfig(
-                vocab_size=1000, hidden_size=128, intermediate_size=256, num_hidden_layers=4,
-                num_attention_heads=4, max_position_embeddings=64,
+                vocab_size=1000, hidden_size=width, intermediate_size=2 * width, num_hidden_layers=4,
+                num_attention_heads=4, max_position_embeddings=length,
             )
         )
     )  # fmt: skip
 
 
-def adapted() -> nn.Module:
+def adapted(width: int = 128, length: int = 64) -> nn.Module:
     from peft import LoraConfig, get_peft_model
 
-    inner: Any = llama().inner
+    inner: Any = llama(width, length).inner
     return Logits(get_peft_model(inner, LoraConfig(r=8, target_modules="all-linear")))
 
 
@@ -104,6 +105,8 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Make]] = {
     "resnet18": (resnet18, images),
     "llama": (llama, texts),
     "llama-lora": (adapted, texts),
+    "wide": (partial(llama, 256, 128), partial(texts, length=128)),
+    "wide-lora": (partial(adapted, 256, 128), partial(texts, length=128)),
 }
 
 
