@@ -85,8 +85,8 @@ def llama(width: int = 128, length: int = 64) -> nn.Module:
     return Logits(
         LlamaForCausalLM(
             LlamaConfig(
-                vocab_size=1000, hidden_size=width, intermediate_size=2 * width, num_hidden_layers=4,
-                num_attention_heads=4, max_position_embeddings=length,
+                vocab_size=1000, hidden_size=width, intermediate_size=2 * width,
+                num_hidden_layers=4, num_attention_heads=4, max_position_embeddings=length,
             )
         )
     )  # fmt: skip
