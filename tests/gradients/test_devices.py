@@ -7,6 +7,7 @@ from torch import nn
 
 from tacit._ground import bits
 from tacit._ground.random import normals_from_words
+from tacit.design import StepFactor
 from tacit.gradients import DPSGD, AdaptiveDPSGD, NoisyProjection, randomness
 from tacit.gradients.device_noise import _normals, _words, device_normal, key_stream
 from tacit.gradients.model import ModelGradients
@@ -134,7 +135,26 @@ def tokens():
     return torch.randint(20, (4, 6))
 
 
+class RootRMSNorm(nn.Module):
+    """As transformers writes it; with more than its weight's part where ``one`` is not 0."""
+
+    def __init__(self, one):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(6))
+        self.variance_epsilon, self.one = 1e-6, one
+
+    def forward(self, values):
+        rate = torch.rsqrt(values.square().mean(-1, keepdim=True) + self.variance_epsilon)
+        return (self.one + self.weight) * values * rate
+
+
+def norms():
+    return nn.Sequential(nn.Linear(3, 6), RootRMSNorm(0.0), RootRMSNorm(1.0))
+
+
 CASES = {
+    "norms of transformers": (norms, rows),
+    "norms of vectors": (norms, lambda: torch.randn(4, 3)),
     "convolutions": (images, lambda: torch.randn(4, 3, 4, 4)),
     "attention, tied": (lambda: Transformer(20, 8, 6), tokens),
     "adapters": (adapted, tokens),
@@ -154,6 +174,8 @@ def test_a_step_reads_nothing_and_stays_on_its_device(name, passes, owners, monk
     gradients.attach()
     # the first batch is tried, which compares numbers: once a run and not once a step
     model(inputs)
+    # every norm has a rule
+    assert not (gradients.again and "norms" in name)
     gradients.forget()
     model.to(THERE)
     gradients.parameters = trained(model)
@@ -202,6 +224,20 @@ def test_what_follows_norms_reads_the_device_once():
     with pytest.raises((RuntimeError, NotImplementedError), match="meta"):
         steps.write(0)
     assert parameters["w"].grad.device == THERE
+
+
+def test_tied_noise_that_was_stored_goes_on_where_the_sums_are(monkeypatch):
+    """What is read from a file lies with the host."""
+    monkeypatch.setattr(randomness, "device_normal", zeros)
+    parameters = {"w": nn.Parameter(torch.zeros(3, device=THERE))}
+    steps = NoisySteps(
+        DPSGD(clip=1.0), 1.0, parameters, expected=4.0, randomness=StepRandomness(None),
+        workers=Workers(), factor=StepFactor(bands=(0.8, 0.6), shares=(0.5,), decays=(0.5,)),
+    )  # fmt: skip
+    stored = torch.zeros(3, dtype=torch.float64)
+    steps.take_up({"w": ([stored], [stored])})
+    steps.write(1)
+    assert parameters["w"].grad.device == steps.tied["w"].buffers[0].device == THERE
 
 
 def test_a_projected_step_publishes_where_its_sums_are():

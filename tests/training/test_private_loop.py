@@ -411,7 +411,9 @@ def test_a_loader_that_draws_by_another_law_is_refused():
         with pytest.raises(ValueError, match=f"got one with {type(sampler).__name__}"):
             make_private(model, optimizer, loader, DPSGD(), NOISE, epochs=1)
     twice = Subset(Subset(data, [*range(24), -1]), range(25))
-    for repeated in (twice, ConcatDataset([data, data])):
+    whole = ConcatDataset([data, data])
+    one_more, parts = ConcatDataset([data, Subset(data, [-1])]), Subset(whole, [0, 24])
+    for repeated in (twice, whole, one_more, parts):
         with pytest.raises(ValueError, match="a data set that has some several times"):
             begun(model, repeated)
     people = People(of=[*range(24), 23])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -123,22 +125,42 @@ def scaled(
     shape = tuple(module.weight.shape)
     if len(shape) == 1 and inputs.dtype == torch.float32 and is_root_mean_square(module):
         # x̂ = x/rms(x): positions are weighted in their sum, and x̂ is never formed
-        rows = (inputs * gradients).flatten(1, -2)
+        rows = (inputs * gradients).reshape(len(inputs), -1, shape[0])
         mean = torch.linalg.vector_norm(inputs, dim=-1).square_().div_(shape[0])
         rate = mean.add_(module.variance_epsilon).rsqrt_()
         into["weight"].add_dense(torch.bmm(rate.reshape(len(rows), 1, -1), rows)[:, 0])
         return
     # f(x) = y(w = 1) − y(w = 0); where y is not of that form, trying it on examples tells
-    ones, zeros = torch.ones(shape).to(inputs), torch.zeros(shape).to(inputs)
-    plain = _precise(functional_call(module, {"weight": ones}, (inputs,)))
-    # r is mostly nothing, as one made-up position shows
-    shown = torch.linspace(-2.0, 3.0, ones.numel()).to(inputs).reshape(shape)
-    shown = shown.expand(*[1] * (inputs.ndim - len(shape)), *shape)
-    if bool(functional_call(module, {"weight": zeros}, (shown,)).any()):
-        plain = plain - _precise(functional_call(module, {"weight": zeros}, (inputs,)))
+    plain = _precise(functional_call(module, {"weight": inputs.new_ones(shape)}, (inputs,)))
+    if has_rest(module, inputs):
+        rest = functional_call(module, {"weight": inputs.new_zeros(shape)}, (inputs,))
+        plain = plain - _precise(rest)
     into["weight"].add_dense(_over_positions(_precise(gradients) * plain, len(shape)))
 
 
+def _asked_once(asked: Callable[..., bool]) -> Callable[..., bool]:
+    """Keep what made-up positions show of a module: to see it, the host waits for a device."""
+    known: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
+
+    @wraps(asked)
+    def answer(module: nn.Module, *given: Tensor) -> bool:
+        if module not in known:
+            known[module] = asked(module, *given)
+        return known[module]
+
+    return answer
+
+
+@_asked_once
+def has_rest(module: Any, inputs: Tensor) -> bool:
+    """Whether r of ``y = w f(x) + r(x)`` is more than nothing at one made-up position."""
+    shape = tuple(module.weight.shape)
+    shown = torch.linspace(-2.0, 3.0, math.prod(shape)).to(inputs).reshape(shape)
+    shown = shown.expand(*[1] * (inputs.ndim - len(shape)), *shape)
+    return bool(functional_call(module, {"weight": inputs.new_zeros(shape)}, (shown,)).any())
+
+
+@_asked_once
 def is_root_mean_square(module: Any) -> bool:
     """Whether a norm of transformers is ``w x/√(mean x² + ε)``, as made-up positions show."""
     width, small = module.weight.numel(), getattr(module, "variance_epsilon", None)

@@ -291,9 +291,9 @@ class ParameterGradients:
         """Return ⟨L_i, E_i⟩ of a layer and a table of one weight, (B,)."""
         assert self._layer is not None
         assert self._table is not None
-        total = torch.zeros((), dtype=torch.float64)
+        terms: list[Tensor] = []
         for indices, gradients in self._table.uses:
             # ⟨Σ_s g_s x_sᵀ, Σ_t e_{id(t)} a_tᵀ⟩ = Σ_t a_t · (the row id(t) of L)
             rows = self._layer.rows_at(indices, transposed=self._transposed)
-            total = total.to(rows.device) + (rows * gradients.double()).sum(dim=2).sum(dim=1)
-        return total
+            terms.append((rows * gradients.double()).sum(dim=2).sum(dim=1))
+        return torch.stack(terms).sum(dim=0)

@@ -308,7 +308,7 @@ def summed(rows: Tensor, owners: Tensor) -> Tensor:
     Owners stay with the host, which reads from them how many there are.
     """
     made = rows.new_zeros(int(owners[-1]) + 1, *rows.shape[1:])
-    return made.index_add_(0, owners.to(rows.device), rows)
+    return made.index_add_(0, owners.to(rows.device, non_blocking=True), rows)
 
 
 def stacked(rows: Tensor, owners: Tensor) -> Tensor:
@@ -317,7 +317,9 @@ def stacked(rows: Tensor, owners: Tensor) -> Tensor:
     # the place of each record among those of its owner: owners come in order
     places = torch.arange(len(owners)) - (counts.cumsum(0) - counts)[owners]
     made = rows.new_zeros(len(counts), int(counts.max()), *rows.shape[1:])
-    made[owners.to(rows.device), places.to(rows.device)] = rows
+    # copied from the host's memory as they stand, and not waited for
+    index = [one.to(rows.device, non_blocking=True) for one in (owners, places)]
+    made[index[0], index[1]] = rows
     return made.flatten(1, 2)
 
 

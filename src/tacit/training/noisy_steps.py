@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -99,6 +99,17 @@ class NoisySteps:
             factors = {name: torch.zeros_like(one) for name, one in factors.items()}
         return factors
 
+    def take_up(self, noise: Mapping[str, tuple[Sequence[Tensor], Sequence[Tensor]]]) -> None:
+        """Go on with noise of the steps before, as it was stored, where the sums are.
+
+        Args:
+            noise: what tied noise keeps, by name.
+        """
+        for name, (before, buffers) in noise.items():
+            held, device = self.tied[name], self._parameters[name].device
+            held.before = [one.to(device) for one in before]
+            held.buffers = [one.to(device) for one in buffers]
+
     def write(self, step: int) -> None:
         """Write ``(Σ c_i G_i + N) / (q n)`` into every gradient, on the grid of the noise."""
         canaries = self.canaries if self._workers.first else None
@@ -184,7 +195,8 @@ class NoisySteps:
 
         def parts(shape: tuple[int, ...]) -> Tensor:
             if not rest:
-                rest.append(self.tied[name].next(drawn(tuple(total.shape))).flatten())
+                whole = drawn(tuple(total.shape)).to(total.device)
+                rest.append(self.tied[name].next(whole).flatten())
             count = math.prod(shape)
             taken, rest[0] = rest[0][:count], rest[0][count:]
             return taken.reshape(shape)

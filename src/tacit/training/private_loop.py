@@ -485,9 +485,7 @@ class PrivateLoop:
                 maximum=self._details.schedule.steps,
             )
             self._others = dict(state["others"])
-            for name, (before, buffers) in state["noise"].items():
-                self._steps.tied[name].before = list(before)
-                self._steps.tied[name].buffers = list(buffers)
+            self._steps.take_up(state["noise"])
             # an epoch that was begun goes on with its own draw
             self.loader.coins.key = int(state["draws"])
             if self._steps.clips is not None:

@@ -291,22 +291,33 @@ def check_loader(loader: Any, settings: LoopSettings) -> tuple[int, int]:
 
 def _repeats(dataset: Any) -> bool:
     """Whether a data set that is made of places in another has some of them twice."""
-    if isinstance(dataset, ConcatDataset):
-        parts = dataset.datasets
-        return len({id(one) for one in parts}) < len(parts) or any(map(_repeats, parts))
-    places = None
-    while isinstance(dataset, Subset):
+    if not isinstance(dataset, (ConcatDataset, Subset)):
+        return False
+    found: dict[int, list[Any]] = {}
+    for whole, places in _origins(dataset, np.arange(len(dataset))):
+        found.setdefault(id(whole), []).append(places)
+    every = [np.concatenate(places) for places in found.values()]
+    return any(len(np.unique(places)) < len(places) for places in every)
+
+
+def _origins(dataset: Any, places: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the data sets that records lie in, and their places there, where places are numbers."""
+    if isinstance(dataset, Subset):
         own = np.asarray(dataset.indices)
-        dataset = dataset.dataset
-        if own.dtype.kind not in "iu":
-            # names, not places
-            return False
-        if hasattr(dataset, "__len__"):
-            # −1 is the last one
-            own = own % len(dataset)
-        # of a subset of a subset, places in the whole
-        places = own if places is None else own[places]
-    return places is not None and len(np.unique(places)) < len(places)
+        # otherwise names
+        if own.dtype.kind in "iu":
+            yield from _origins(dataset.dataset, own[places])
+        return
+    if hasattr(dataset, "__len__"):
+        # −1 is the last one
+        places = places % len(dataset)
+    if not isinstance(dataset, ConcatDataset):
+        yield dataset, places
+        return
+    ends = np.asarray([0, *dataset.cumulative_sizes])
+    part = np.searchsorted(ends, places, side="right") - 1
+    for number, one in enumerate(dataset.datasets):
+        yield from _origins(one, places[part == number] - ends[number])
 
 
 def _check_stream(loader: DataLoader[Any], settings: LoopSettings) -> tuple[int, int]:
