@@ -484,3 +484,11 @@ def test_a_number_whose_sql_would_grow_without_end_is_refused(long):
     promise = Table(epsilon=1.0, person="who", clip=1, bounds={"x": (0, 1)})
     with pytest.raises(ValueError, match="fewer products and divisions"):
         prepare_sql(f"SELECT SUM({long}) FROM t", {"t": frame}, promise)
+
+
+def test_a_number_that_is_long_because_its_text_is_is_answered():
+    frame = pd.DataFrame({"who": ["a"], "code": ["k7"]})
+    parts = " ".join(f"WHEN code = 'k{code}' THEN {code}" for code in range(1000))
+    promise = Table(epsilon=1.0, person="who", clip=1)
+    found = prepare_sql(f"SELECT SUM(CASE {parts} ELSE 0 END) FROM t", {"t": frame}, promise)
+    assert len(found.expected) == 1

@@ -16,6 +16,8 @@ from tacit._ground.checks import Array
 # From this shape on Stirling's series is exact to float precision, below it gammaln keeps its
 # digits: its terms are then no larger than 200.
 SERIES_FROM, PEAK_SERIES_FROM = 100.0, 50.0
+# e to more of it is no float soon after.
+LARGEST_AWAY = 700.0
 
 
 def stirling(x: float) -> float:
@@ -54,7 +56,10 @@ def log_beta_density(first: float, second: float, logit: Array) -> Array:
     # at a distance t in the logit: a t − (a + b) ln(1 + a/(a + b) (e^t − 1)), with −t where b is
     # the smaller
     away = sign * (logit - math.log(first / second))
-    return np.asarray(top + small * away - total * np.log1p(small / total * np.expm1(away)))
+    # far out, where e^t is no float: t more, as the 1 is nothing beside it
+    near = np.minimum(away, LARGEST_AWAY)
+    rise = np.log1p(small / total * np.expm1(near)) + (away - near)
+    return np.asarray(top + small * away - total * rise)
 
 
 def log_gamma_peak(shape: float) -> float:

@@ -37,8 +37,8 @@ TURNED = {"=": "=", "<>": "<>", ">": "<", ">=": "<=", "<": ">", "<=": ">="}
 ISO = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d)?)?\Z")
 # Products of smaller factors are taken as 0, so that none is too small for a double.
 SMALLEST, LARGEST = 1e-150, 1e100
-# Characters of a number as it is written for an engine.
-LONGEST = 2**16
+# Characters of a product as it is written for an engine.
+LONGEST = 2**18
 # Places behind the point of the first digit of a number that is read.
 LEAST_DIGIT = -300
 # Whole numbers that are compared as such: of 126 bits, which every engine has a type for.
@@ -180,19 +180,9 @@ class ExpressionReader:
         """Return a number of a row as a double or NULL, and within which bounds it is.
 
         Raises:
-            ValueError: a construct that is not known, a column without bounds, or an expression
-                that is too long in SQL.
+            ValueError: a construct that is not known, a column without bounds, or products that
+                are too long in SQL.
         """
-        text, ends = self._number(node)
-        # a factor is written twice, so that a product of n of them has 2ⁿ parts
-        if len(text) > LONGEST:
-            raise ValueError(
-                "sql: expected an expression of fewer products and divisions, got one of "
-                f"{len(text):,} characters in SQL: store what is computed as a column"
-            )
-        return text, ends
-
-    def _number(self, node: exp.Expression) -> tuple[str, Ends]:
         if isinstance(node, exp.Paren):
             return self.number(node.this)
         if isinstance(node, exp.Column):
@@ -261,7 +251,7 @@ class ExpressionReader:
             tiny = f"ABS({left}) < {small} OR ABS({right}) < {small}"
             text = f"(CASE WHEN {tiny} THEN {self.dialect.number(0.0)} ELSE {left} * {right} END)"
             products = [a * b for a in one for b in other]
-            return text, _outwards(min(products), max(products))
+            return _not_too_long(text), _outwards(min(products), max(products))
         if isinstance(node, exp.Sub):
             return f"({left} - {right})", _outwards(one[0] - other[1], one[1] - other[0])
         return f"({left} + {right})", _outwards(one[0] + other[0], one[1] + other[1])
@@ -277,7 +267,7 @@ class ExpressionReader:
         shared = f"{text} / {self.dialect.number(value)}"
         held = f"(CASE WHEN ABS({text}) < {small} THEN {zero} ELSE {shared} END)"
         shares = [end / value for end in ends]
-        return held, _outwards(min(shares), max(shares))
+        return _not_too_long(held), _outwards(min(shares), max(shares))
 
     def _cases(self, node: exp.Case) -> tuple[str, Ends]:
         parts, ends = [], []
@@ -459,6 +449,16 @@ def _exact(node: exp.Expression) -> Fraction:
             f"{held.this}"
         )
     return sign * Fraction(value)
+
+
+def _not_too_long(text: str) -> str:
+    """Refuse a product whose factors are too long: each is written twice, n of them 2ⁿ times."""
+    if len(text) > LONGEST:
+        raise ValueError(
+            "sql: expected an expression of fewer products and divisions, got one of "
+            f"{len(text):,} characters in SQL: store what is computed as a column"
+        )
+    return text
 
 
 def _finite(node: exp.Expression) -> float:
