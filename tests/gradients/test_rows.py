@@ -6,9 +6,11 @@ import torch
 from torch import nn
 
 from tacit._ground.random import normals_from_words
-from tacit.gradients import normals, products
+from tacit.gradients import DPSGD, normals, products
+from tacit.gradients.clipping import ROUNDING
 from tacit.gradients.modules import KnownModules
 from tacit.gradients.normals import released_normal_tensor
+from tacit.gradients.pieces import ParameterGradients, Room
 from tacit.gradients.products import LayerGradients
 from tacit.gradients.publication import TOGETHER, publish_drawn, publish_tensor
 from tacit.gradients.rows import ROUNDED, squares, weighted
@@ -105,3 +107,18 @@ def test_a_module_that_is_added_replaced_or_taken_is_seen():
     same()
     del model[1]
     same()
+
+
+@pytest.mark.parametrize("room", [0, 10**9], ids=["formed again", "kept"])
+def test_a_longer_record_moves_what_others_add_by_less_than_the_clip_leaves(room: int) -> None:
+    generator = torch.Generator().manual_seed(3)
+    factors = [torch.randn(128, 39, width, generator=generator) for width in (96, 160)]
+    # of 41 positions on products are formed otherwise
+    longer = [torch.cat((one, torch.zeros(128, 2, one.shape[2])), dim=1) for one in factors]
+    method = DPSGD(clip=1.0)
+    found = []
+    for gradients, inputs in (factors, longer):
+        held = ParameterGradients((96, 160), room=Room(room))
+        held.add_layer(gradients, inputs)
+        found.append(held.sums(method.factors({"w": held.squared_norms()})["w"]))
+    assert float((found[0] - found[1]).norm()) < ROUNDING
