@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from transformers.pytorch_utils import Conv1D
 
 from tacit.gradients import DPSGD, AdaptiveDPSGD, GivenNoise
 from tacit.guarantees import ApproximateDP
@@ -49,6 +50,13 @@ def test_an_audit_proves_some_of_what_is_certified_and_no_more(options):
     told = release.published()
     assert told["attacks"] == []
     assert "canaries" not in str({name: one for name, one in told.items() if name != "details"})
+
+
+def test_a_weight_that_is_kept_turned_has_canaries_too():
+    """As the layers of GPT-2 are, of which the sum comes turned around."""
+    model = nn.Sequential(Conv1D(8, 6), nn.Linear(8, 3))
+    private, optimizer = begun(model, audit=LoopAudit(canaries=60), seed=None)
+    assert finish(private, model, optimizer).attacks[0].trials == 60
 
 
 def test_less_noise_than_is_told_is_found_out(monkeypatch):

@@ -21,7 +21,7 @@ CONSTANTS = (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574)
 DOUBLE_ROUNDS = 10
 # Words of a block, and the blocks of one draw: far below the 2³² after which a counter repeats.
 BLOCK = 16
-# Normal numbers that are made together: 64 MB of words beside what the rounds hold.
+# Normal numbers that are made together: 32 MB of words beside what the rounds hold.
 TOGETHER = 2**22
 # From here on a tail's second word changes nothing, as in `tacit._ground.random`.
 ENOUGH = 2**54

@@ -150,7 +150,8 @@ class NoisySteps:
         if total is None:
             # no record reached it, and its noise is there all the same
             total = torch.zeros(parameter.shape, dtype=torch.float64, device=parameter.device)
-        return total
+        # of a layer that keeps its weight turned around the sum is so, too
+        return total.contiguous()
 
     def _noised_group(self, totals: Mapping[str, Tensor], step: int) -> dict[str, Tensor]:
         """Return sums with their noise, drawn and rounded in one go."""
