@@ -214,6 +214,18 @@ def test_releases_hold_whichever_input_is_first_in_each(named):
             assert both.delta(epsilon) >= hockey_stick(back, ahead, epsilon)
 
 
+def test_releases_of_unsaid_order_are_counted_and_not_listed():
+    first, second = (
+        channel_profile(("0.9", "0.1"), ("0.6", "0.4")),
+        channel_profile(PRESENT, ABSENT),
+    )
+    together = first
+    for _ in range(4):
+        together = together.compose(second).compose(first)
+    # each by its worse order, and the last as it is
+    assert [part.count for part in together.parts(1)] == [4, 4, 1]
+
+
 def test_a_loss_without_an_order_leaves_another_its_own():
     channel, named = channel_profile(PRESENT, ABSENT), Adjacency.REPLACE.sentence()
     alone = channel.compose(randomized_response(0.5))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import TypeAlias
 
 import numpy as np
@@ -332,6 +332,8 @@ def _probes(low: float, high: float, values: Array, target: float) -> Array:
     return inside if inside.size else np.array([low + (high - low) / 2])
 
 
+# one object for the same two, so that a composition knows what occurs in it several times
+@lru_cache(maxsize=32)
 def larger(forward: Curve, backward: Curve) -> Curve:
     """Return the larger of two curves, rounded up as they are, one call where they are the same."""
     if forward is backward:
