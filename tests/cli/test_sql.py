@@ -79,6 +79,11 @@ def test_what_a_policy_names_is_not_named_otherwise(policy, tmp_path, tacit: Tac
     alias = ("--table", f"u={tmp_path / 't.csv'}", "--public-table", "u")
     refused(tacit(*ASKED, file, *alias), "--public-table: ", "the policy says t is")
     refused(tacit(*ASKED, file, "--table", f"t={file}"), "--table: expected t as the policy has it")
+    # of a server another schema's is another
+    there = policy('database = "postgresql://nowhere.invalid/none"')
+    moved = ("--table", "t=staging.csv")
+    refused(tacit(*ASKED, there, *moved), "--table: expected t as the policy has it")
+    file = policy('ledger = "l.db"\nsecret = "shop"')
     done = tacit(*ASKED, file, "--ledger", tmp_path / "l.db", "--secret", "shop")
     assert done.code == 0, done.err
     refused(tacit(*ASKED, policy(""), "--secret", "shop"), "--secret", "--ledger beside it")

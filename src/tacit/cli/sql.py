@@ -258,7 +258,9 @@ def _check_declared(
         return path.rpartition(".")[2].strip('"').casefold() if at_server else absolute_path(path)
 
     for name, path in given.items():
-        if name in policy.tables and place(path) != place(policy.tables[name]):
+        own = policy.tables.get(name, path)
+        # of a server what is spelled otherwise may be of another schema
+        if path != own if at_server else place(path) != place(own):
             raise ValueError(f"--table: expected {name} as the policy has it, got another")
     of_persons = {
         place(path): name for name, path in policy.tables.items() if name not in policy.public
