@@ -14,6 +14,7 @@ from tacit.gradients.model import ModelGradients
 from tacit.gradients.pieces import _numbered
 from tacit.gradients.publication import _publish_there, publish_tensor
 from tacit.gradients.randomness import StepRandomness
+from tacit.gradients.steps import StepLayer
 from tacit.training.noisy_steps import NoisySteps
 from tacit.training.workers import Workers
 from tests.training.networks import Transformer
@@ -240,7 +241,7 @@ def test_tied_noise_that_was_stored_goes_on_where_the_sums_are(monkeypatch):
     assert parameters["w"].grad.device == steps.tied["w"].buffers[0].device == THERE
 
 
-def test_a_projected_step_publishes_where_its_sums_are():
+def test_a_projected_step_publishes_where_its_sums_are(monkeypatch):
     total = torch.zeros(4, 6, dtype=torch.float64, device=THERE)
     draw = StepRandomness(None).normal(0, 0, THERE)
     assert DPSGD().publish(total, None, 1.0, draw).device == THERE
@@ -250,8 +251,12 @@ def test_a_projected_step_publishes_where_its_sums_are():
     assert torch.equal(
         StepRandomness(1).normal(0, 0, THERE)((3,)), StepRandomness(1).normal(0, 0)((3,))
     )
-    with pytest.raises((RuntimeError, NotImplementedError), match="meta"):
+    held = torch.ones(2, 6, dtype=torch.float64)
+    with pytest.raises((RuntimeError, NotImplementedError), match="copy out of meta"):
         # the grid of each column is set on the host by the lengths of A
-        NoisyProjection(rank=2).publish(
-            total, torch.ones(2, 6, dtype=torch.float64, device=THERE), 1.0, draw
-        )
+        NoisyProjection(rank=2).publish(total, held.to(THERE), 1.0, draw)
+    # a fresh A comes from the host, and products of both are no error there
+    found = []
+    monkeypatch.setattr(NoisyProjection, "publish", lambda *given: found.append(given[2].device))
+    NoisyProjection(rank=2).noised(total, StepLayer(total, lambda: held, draw), 1.0)
+    assert found == [THERE]

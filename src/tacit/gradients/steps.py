@@ -152,7 +152,7 @@ class Method(ABC):
     def noised(self, total: Tensor, layer: StepLayer, std: float) -> Tensor:
         """Return the sum of one layer with its noise, published."""
         # A is drawn after the gradients are fixed, and independently of them
-        projection = None if layer.projection is None else layer.projection()
+        projection = None if layer.projection is None else layer.projection().to(total.device)
         return self.publish(total, projection, std, layer.normal)
 
     @property
