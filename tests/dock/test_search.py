@@ -182,3 +182,5 @@ def test_a_threshold_is_passed_by_chance_in_one_search_of_a_hundred():
 def test_nothing_to_compare_with_is_no_match():
     assert not judge_match(None, 0, 64).good_match
     assert judge_match(0.9, 1, 1).threshold == 1.0
+    # of one number every second direction is the same
+    assert not judge_match(1.0, 1, 1).good_match

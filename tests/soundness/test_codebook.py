@@ -162,3 +162,10 @@ def test_weights_near_the_least_float_keep_their_shares():
         found = certify([0, 1], 2, weights=[weight, weight])
         assert found.information.nats >= math.log(2)
         assert found.success.success == 1.0
+
+
+def test_the_entropy_of_many_candidates_under_a_prior_is_rounded_up():
+    # equal weights and two cells of one size: H(code) = ln 2 exactly, however the sums round
+    for weight in (0.1, 1 / 3):
+        found = certify(np.arange(100_000) % 2, 2, weights=np.full(100_000, weight))
+        assert math.log(2) <= found.information.nats <= math.log(2) * (1 + 1e-14)

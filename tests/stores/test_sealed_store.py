@@ -425,3 +425,19 @@ def test_a_vector_of_any_length_is_found_by_its_direction(tmp_path):
         best = store.search(row * lengths[3 - place], 1, shortlist=COUNT + 4)[0]
         assert best.document.id == f"id-{100 + place}"
         assert best.score == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["folder", "faiss"])
+def test_documents_that_are_added_one_by_one_stand_in_few_files(kind, tmp_path):
+    store = SealedStore(book(), KEY, PLACES[kind](tmp_path))
+    for document, row in zip(documents(45), vectors(45), strict=True):
+        store.add([document], row[None])
+    store.delete(["id-3", "id-30"])
+    # 45 = 101101 in binary: a part for every power of two that is not full
+    assert len(list((tmp_path / "notes").glob("part-*"))) <= 6
+    for held in (store, SealedStore(book(), KEY, PLACES[kind](tmp_path))):
+        kept = {document.id: document for document in documents(45)}
+        del kept["id-3"], kept["id-30"]
+        assert {document.id: document for document in held} == kept
+        query = vectors(45)[17]
+        assert held.search(query, 1, shortlist=43)[0].document == kept["id-17"]

@@ -103,9 +103,12 @@ def judge_match(best: float | None, compared: int, size: int) -> MatchVerdict:
     if best is None or count == 0:
         return MatchVerdict(False, 1.0, "No good match: there is nothing to compare with.")
     similarity = in_interval("best", best, -1.0 - ROUNDING, 1.0 + ROUNDING)
+    if width == 1:
+        # c = ±1, each as likely: no threshold is surpassed by chance as rarely as that
+        return MatchVerdict(False, 1.0, "No good match: one number has a sign and no direction.")
     # P(c > t) = ½ P(c² > t²), and P(c² > t²) = I_{1 − t²}((d − 1)/2, ½)
     tail = min(1.0, 2.0 * FALSE_ALARM / min(count, 10**300))
-    rest = float(betaincinv((width - 1) / 2.0, 0.5, tail)) if width > 1 else 0.0
+    rest = float(betaincinv((width - 1) / 2.0, 0.5, tail))
     threshold = math.sqrt(max(0.0, 1.0 - rest))
     told = (
         f"the best of {count} has similarity {similarity:.3f}; directions without any relation "

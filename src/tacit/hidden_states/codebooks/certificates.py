@@ -306,8 +306,10 @@ def _cell_masses(cells: Codes, occupied: int, weights: Any) -> tuple[Array, Arra
     # max and sum of the priors of a cell, each prior rounded up before
     largest = np.zeros(occupied)
     np.maximum.at(largest, cells, masses)
-    inside = np.zeros(occupied)
-    np.add.at(inside, cells, masses)
+    # fsum rounds once for each cell, however many candidates share it
+    ends = np.cumsum(np.bincount(cells, minlength=occupied))[:-1]
+    groups = np.split(masses[np.argsort(cells, kind="stable")], ends)
+    inside = np.array([math.fsum(group.tolist()) for group in groups])
     return largest, inside, float(masses.max())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -121,7 +121,22 @@ class FolderBackend(Backend):
             for place in np.unique(parts).tolist():
                 kept.remove(self._parts[place].name)
                 records.append(self._parts[place].without(rows[parts == place]))
-        self._commit(state, kept, self._written(records))
+        if put is not None:
+            records.extend(self._small(kept, len(put.columns)))
+        self._commit(state, kept, self._written([_joined(records)]))
+
+    def _small(self, kept: list[str], count: int) -> Iterator[Records]:
+        """Take the parts that ``count`` new documents are written together with; yield them.
+
+        A part is written anew with as many others as it has, or more: so there are a logarithm of
+        parts that are not full, and a document is written a logarithm of times.
+        """
+        for part in sorted(self._parts, key=lambda one: len(one.columns)):
+            size = len(part.columns)
+            if part.name in kept and size <= min(count, PART_ROWS - count):
+                kept.remove(part.name)
+                yield part.without(np.empty(0, np.intp))
+                count += size
 
     def overwrite(self, state: State, records: Iterable[Records]) -> None:
         self._commit(state, [], self._written(records))
@@ -271,6 +286,17 @@ class _Part:
         return Records(
             held, [self.mapped[self.starts[row] : self.starts[row + 1]] for row in kept.tolist()]
         )
+
+
+def _joined(records: Sequence[Records]) -> Records:
+    """Return the documents of several, of one at least, as one."""
+    held = [one.columns for one in records]
+    columns = ClearColumns(
+        np.concatenate([one.handles for one in held]),
+        np.concatenate([one.versions for one in held]),
+        np.concatenate([one.codes for one in held]),
+    )
+    return Records(columns, [sealed for one in records for sealed in one.sealed])
 
 
 def _offset_of(path: Path, tensor: str) -> int:
