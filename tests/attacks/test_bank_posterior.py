@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tacit.attacks import BankQuestion, CodeChannel, GaussianChannel, bank_posterior
+from tacit.attacks.exact.posterior import standing
 from tacit.attacks.exact.result import GuessAttack
 from tacit.covariance import Diagonal
 from tacit.hidden_states import CodebookFit
@@ -17,6 +18,15 @@ MOOD = np.array(["calm", "cross", "gay"])[SOURCE.integers(3, size=N)]
 WEIGHTS = SOURCE.random(N) + 0.1
 NOISE = Diagonal([0.5, 0.1, 2.0, 0.3])
 TABLE = 0.1 * np.full((9, 9), 1 / 9) + 0.9 * np.eye(9)
+
+
+def test_a_truth_that_is_ruled_out_is_not_guessed():
+    never = -np.inf
+    scores = np.array([[0.0, never, never], [0.0, 0.0, never], [never] * 3, [-5.0, 0.0, never]])
+    hits, better, tied = standing(scores, np.array([1, 1, 0, 0]))
+    assert hits.tolist() == [0.0, 0.5, 1 / 3, 0.0]
+    assert better.tolist() == [1, 0, 0, 1]
+    assert tied.tolist() == [1, 1, 2, 0]
 
 
 def test_intervals_of_the_best_of_several_guessers_hold_though_it_was_chosen():

@@ -211,6 +211,9 @@ def test_step_law_of_orthogonal_differences():
     assert law.high == pytest.approx(stats.norm.cdf(0.75))
     assert law.low == pytest.approx(1 - stats.norm.sf(lengths / 2).sum())
     assert law.published == 0.0
+    # two others of the same state: whoever picks one of three is right once in three times
+    alike = step_law(np.array([[0.0, 0.0], [0.0, 0.0], [30.0, 0.0]]), 10, rng=0)
+    assert alike.low <= alike.success == 1 / 3 <= alike.high
     far = step_law(np.diag([12.0, 14.0]), 10, rng=0)
     assert far.published == pytest.approx(1 - 2 * math.exp(-18.0))
 

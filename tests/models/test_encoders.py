@@ -180,6 +180,37 @@ def test_bad_input_gets_a_sentence(folder, call, message):
         call(folder)
 
 
+def without(folder, place, part):
+    """Copy a stored model without the weights whose names hold ``part``; say how many they are."""
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(folder, place)
+    weights = load_file(place / "model.safetensors")
+    kept = {name: weight for name, weight in weights.items() if part not in name}
+    save_file(kept, place / "model.safetensors", metadata={"format": "pt"})
+    return len(weights) - len(kept)
+
+
+def test_weights_that_a_checkpoint_lacks_are_not_drawn_at_random(folder, tmp_path):
+    lost = without(folder, tmp_path / "cut", "layer.1.")
+    assert lost > 0
+    with pytest.raises(ValueError, match=r"name_or_path: cannot load '.*cut': its check.* lack"):
+        load_encoder(tmp_path / "cut")
+    without(folder, tmp_path / "bare", "pooler.")
+    whole, bare = load_encoder(folder), load_encoder(tmp_path / "bare")
+    torch.testing.assert_close(encode(bare, TEXTS), encode(whole, TEXTS), rtol=0, atol=0)
+    again = load_encoder(tmp_path / "bare").network.state_dict()
+    assert all(torch.equal(again[name], w) for name, w in bare.network.state_dict().items())
+
+
+def test_a_decoder_without_its_head_is_refused(tmp_path):
+    network = hub.AutoModelForCausalLM.from_config(CONFIGURATIONS["qwen3"]())
+    network.base_model.save_pretrained(tmp_path / "body")
+    words().save_pretrained(tmp_path / "body")
+    with pytest.raises(ValueError, match=r"lacks 1 of the weights of a Qwen3For.* lm_head.weight"):
+        load(tmp_path / "body")
+
+
 def test_a_decoder_embeds_by_its_last_token():
     network = hub.AutoModel.from_config(CONFIGURATIONS["qwen3"]())
     encoder = Encoder(network, words(), pooling="last", normalise=True)

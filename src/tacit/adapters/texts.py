@@ -18,7 +18,7 @@ from tacit._ground.reprs import shown
 from tacit.adapters.tables import KINDS, read_table
 from tacit.adapters.tasks import HEADS, IGNORED, LABELS, MASK, TOKENS, Rows, vocabulary
 from tacit.models import read_text
-from tacit.models.loading import SMALL, STORED, check_device, is_here, loading
+from tacit.models.loading import SMALL, STORED, check_device, is_here, loading, with_weights
 from tacit.models.small.storage import quiet
 
 # Share of a record's tokens that a masked model predicts, and the seed of which.
@@ -70,9 +70,7 @@ def load_pretrained(name: str, *, device: str = "cpu") -> Pretrained:
                 f"{shown(kinds)}"
             )
         made: Any = getattr(transformers, kinds[0])
-        network = made.from_pretrained(
-            folder, dtype=torch.float32, local_files_only=here, trust_remote_code=False
-        )
+        network = with_weights(made, folder, dtype=torch.float32, local_files_only=here)
         tokenizer = transformers.AutoTokenizer.from_pretrained(
             folder, local_files_only=here, trust_remote_code=False
         )

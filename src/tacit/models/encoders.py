@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from tacit._ground.checks import boolean, choice, integer
 from tacit.models.anatomy import FAILURES
 from tacit.models.continuation import batch_rows
-from tacit.models.loading import check_device, is_here, loading
+from tacit.models.loading import check_device, is_here, loading, with_weights
 from tacit.models.padding import ROWS_ALIKE, alike
 from tacit.models.texts.prompts import refuse_halves
 
@@ -244,8 +244,9 @@ def load_encoder(
     name, place = os.fspath(name_or_path), check_device(device)
     here = is_here(name)
     with quiet(), loading(name):
-        network = AutoModel.from_pretrained(
-            name, dtype=torch.float32, local_files_only=here, trust_remote_code=False
+        # states are pooled here: a pooler of the checkpoint's own is not read
+        network = with_weights(
+            AutoModel, name, unread=("pooler.",), dtype=torch.float32, local_files_only=here
         )
         tokenizer = AutoTokenizer.from_pretrained(
             name, local_files_only=here, trust_remote_code=False

@@ -105,14 +105,41 @@ def _pretrained(folder: str, device: torch.device, dtype: str, name: str) -> Lan
     held = "auto" if dtype == "stored" else getattr(torch, dtype)
     here = is_here(folder)
     with quiet(), loading(folder):
-        network = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=held, local_files_only=here, trust_remote_code=False
-        )
+        network = with_weights(AutoModelForCausalLM, folder, dtype=held, local_files_only=here)
         tokenizer = AutoTokenizer.from_pretrained(
             folder, local_files_only=here, trust_remote_code=False
         )
     recipe = read_recipe(folder)
     return _verified(LanguageModel(network.to(device), tokenizer, name=name, recipe=recipe))
+
+
+def with_weights(made: Any, folder: str, *, unread: tuple[str, ...] = (), **settings: Any) -> Any:
+    """Return a pretrained network none of whose weights its checkpoint lacks.
+
+    Args:
+        made: a class of ``transformers``.
+        folder: or a name.
+        unread: how names of weights begin that nothing is computed from.
+        settings: of ``from_pretrained``.
+
+    Raises:
+        ValueError: weights are missing, which ``transformers`` would draw at random.
+    """
+    network, told = made.from_pretrained(
+        folder, output_loading_info=True, trust_remote_code=False, **settings
+    )
+    missing = set(told["missing_keys"])
+    lacking = sorted(name for name in missing if not name.startswith(unread))
+    if lacking:
+        raise ValueError(
+            f"its checkpoint lacks {len(lacking)} of the weights of a {type(network).__name__}, "
+            f"such as {lacking[0]}"
+        )
+    # what is not read is alike in every load, for networks are known by a digest of all weights
+    for name, weight in network.named_parameters():
+        if name in missing:
+            weight.data.zero_()
+    return network
 
 
 def is_here(name: str) -> bool:

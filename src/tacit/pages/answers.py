@@ -16,6 +16,7 @@ from tacit.guarantees import (
 )
 from tacit.guarantees.adjacency import WORDS, Adjacency
 from tacit.guarantees.base import Guarantee
+from tacit.guarantees.information import known_alone
 from tacit.guarantees.leakage import factor_words
 from tacit.guarantees.one_line import TOLD_DELTA, question
 from tacit.releases import Release
@@ -96,7 +97,7 @@ def _by_success(bound: SuccessBound, success: float) -> str:
     return (
         f"Whoever tries to find out {question(bound.task)} is right at most {share_up(success)} of "
         f"the time, and {blind} of the time by guessing without this release. Reading it adds at "
-        f"most {more} percentage points."
+        f"most {more} percentage points, if {known_alone('that person', bound.law)}."
     )
 
 

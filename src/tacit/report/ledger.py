@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -217,6 +218,7 @@ def ledger_report(
         if (first is None or _moment("time", one.time) >= first)
         and (last is None or _moment("time", one.time) < last)
     )
+    counted = Counter(one.secret for one in inside if one.counts)
     return LedgerReport(
         location=ledger.location,
         since=since,
@@ -226,7 +228,7 @@ def ledger_report(
             SecretAccount(
                 secret=secret,
                 label=given.get(secret, secret),
-                released=sum(one.counts for one in inside if one.secret == secret),
+                released=counted[secret],
                 spent=ledger.spent(secret),
                 budget=ledger.budget(secret),
                 left=ledger.remaining(secret),

@@ -188,10 +188,10 @@ def standing(scores: Array, truth: Indices) -> tuple[Array, Indices, Indices]:
     """
     inside = truth >= 0
     own = scores[np.arange(len(scores)), np.maximum(truth, 0)][:, None]
-    # a tie is a tie although the sums round differently
-    slack = TIES * (1.0 + np.abs(own))
+    # a tie is a tie although the sums round differently; what cannot be is a tie with its like
+    slack = TIES * np.where(np.isfinite(own), 1.0 + np.abs(own), 0.0)
     better = (scores > own + slack).sum(axis=1)
-    tied = (np.abs(scores - own) <= slack).sum(axis=1) - 1
+    tied = (scores >= own - slack).sum(axis=1) - better - 1
     better = np.where(inside, better, scores.shape[1]).astype(np.int64)
     tied = np.where(inside, tied, 0).astype(np.int64)
     return np.where(better == 0, 1.0 / (1.0 + tied), 0.0), better, tied

@@ -29,7 +29,7 @@ class StepLaw:
 
     Attributes:
         margin: m, distance to the nearest other token in units of the noise.
-        success: the probability, by drawing the noise.
+        success: the probability, by drawing the noise, ties broken by lot.
         low: 1 − Σ_v Φ(−m_v/2), at least 0: it is no less.
         high: 1 − Φ(−m/2): it is no more.
         published: 1 − (V − 1) exp(−m²/8), at least 0, the bound of Thm 20.
@@ -74,11 +74,13 @@ def step_law(differences: Array, draws: int = 500, rng: RandomSource = None) -> 
     errors = special.ndtr(-lengths / 2.0)
     noise = generator(rng).standard_normal((rows.shape[1], count))
     kept = (rows @ noise <= (lengths**2 / 2.0)[:, None]).all(axis=0)
+    # tokens of the same state tie: one of them is picked by lot
+    alike = 1 + int((lengths == 0.0).sum())
     # (V − 1) e^{−m²/8} by its logarithm: V − 1 times a number that may be no float
     published = math.exp(math.log(len(rows)) - margin**2 / 8.0)
     return StepLaw(
         margin=margin,
-        success=float(kept.mean()),
+        success=float(kept.mean()) / alike,
         low=max(0.0, 1.0 - float(errors.sum())),
         high=1.0 - float(errors.max()),
         published=max(0.0, 1.0 - published),

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from tacit._ground.checks import integer, masked
 from tacit._ground.reprs import shown
-from tacit.models.loading import SMALL, is_here, loading
+from tacit.models.loading import SMALL, is_here, loading, with_weights
 from tacit.models.loading import STORED as STORED_TEXT
 from tacit.models.small.storage import quiet
 from tacit.specifications.backbones import vision
@@ -126,8 +126,13 @@ def _pretrained(name: str, length: int) -> Backbone:
         configuration = transformers.AutoConfig.from_pretrained(
             folder, local_files_only=here, trust_remote_code=False
         )
-        module: Any = transformers.AutoModel.from_pretrained(
-            folder, dtype=torch.float32, local_files_only=here, trust_remote_code=False
+        # features are states: a pooler is not read
+        module: Any = with_weights(
+            transformers.AutoModel,
+            folder,
+            unread=("pooler.",),
+            dtype=torch.float32,
+            local_files_only=here,
         )
         sees = module.main_input_name == "pixel_values"
         reader = (
