@@ -191,6 +191,7 @@ def without(folder, place, part):
     return len(weights) - len(kept)
 
 
+@pytest.mark.parametrize("folder", ["bert"], indirect=True)
 def test_weights_that_a_checkpoint_lacks_are_not_drawn_at_random(folder, tmp_path):
     lost = without(folder, tmp_path / "cut", "layer.1.")
     assert lost > 0
@@ -201,6 +202,25 @@ def test_weights_that_a_checkpoint_lacks_are_not_drawn_at_random(folder, tmp_pat
     torch.testing.assert_close(encode(bare, TEXTS), encode(whole, TEXTS), rtol=0, atol=0)
     again = load_encoder(tmp_path / "bare").network.state_dict()
     assert all(torch.equal(again[name], w) for name, w in bare.network.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("config.json", "3"),
+        ("config.json", '{"model_type": ["bert"]}'),
+        ("config.json", '{"model_type": "bert", "num_attention_heads": 0}'),
+        ("config.json", '{"model_type": "bert", "dtype": "no such"}'),
+        ("tokenizer_config.json", "[]"),
+        ("tokenizer_config.json", '{"tokenizer_class": 3}'),
+    ],
+)
+@pytest.mark.parametrize("folder", ["bert"], indirect=True)
+def test_settings_of_the_wrong_kind_are_no_crash(folder, file, content, tmp_path):
+    shutil.copytree(folder, tmp_path / "odd")
+    (tmp_path / "odd" / file).write_text(content)
+    with pytest.raises(ValueError, match=r"name_or_path: cannot load '.*odd'"):
+        load_encoder(tmp_path / "odd")
 
 
 def test_a_decoder_without_its_head_is_refused(tmp_path):

@@ -20,6 +20,8 @@ STORED = Path(__file__).parent / "small" / "stored"
 CONFIGURATION = "config.json"
 SECONDS_TO_ANSWER = 10.0
 DTYPES = ("float32", "bfloat16", "stored")
+# Errors whose words are a sentence.
+SAID = (OSError, ValueError, RuntimeError, SafetensorError)
 
 
 def load(
@@ -176,6 +178,12 @@ def loading(name: str) -> Iterator[None]:
     """Turn what goes wrong with files, names and the network into one sentence."""
     try:
         yield
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+    except (ImportError, MemoryError):
+        # what is missing here is no fault of the files
+        raise
+    except Exception as error:
+        # a library that reads settings of the wrong type raises whatever it runs into
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        if not isinstance(error, SAID):
+            reason = f"{type(error).__name__}: {reason}"
         raise ValueError(f"name_or_path: cannot load {name!r}: {reason}") from None
