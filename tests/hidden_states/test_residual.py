@@ -160,6 +160,26 @@ def test_codes_do_not_depend_on_the_unit(unit):
     assert error(book, rows.astype(float)) / unit**2 == pytest.approx(error(plain), rel=0.05)
 
 
+def test_a_code_is_one_vector_however_many_are_decoded_at_once():
+    # 192 directions of 512, of which a product of one row has other last bits than one of many
+    source = np.random.default_rng(0)
+    book = ResidualCodebook(
+        stages=tuple(torch.from_numpy(source.normal(size=(4, 192)).astype("f4")) for _ in "ab"),
+        mean=torch.from_numpy(source.normal(size=(1, 512)).astype("f4")),
+        basis=torch.from_numpy(np.linalg.qr(source.normal(size=(512, 192)))[0].T.astype("f4")),
+        beam=1, asked=4, calibration=9, least_cell=1,
+    )  # fmt: skip
+    codes = np.array(list(itertools.product(range(4), repeat=2)))
+    whole = book.decode(codes).numpy()
+    for together in (1, 3, 15):
+        parts = [book.decode(codes[at : at + together]).numpy() for at in range(0, 16, together)]
+        assert np.concatenate(parts).tobytes() == whole.tobytes()
+    # what stands for a code, in float64
+    sums = sum(table.double()[codes[:, at]] for at, table in enumerate(book.stages))
+    exact = (sums @ book.basis.double() + book.mean.double()).numpy()
+    assert np.abs(whole - exact).max() < 1e-6 * np.abs(exact).max()
+
+
 def test_a_far_mean_costs_nothing():
     rows = ROWS - 5.0
     how = ResidualFit(stages=3, size=40)

@@ -139,6 +139,8 @@ def test_whom_a_document_of_langchain_is_about_is_counted(encoder, tmp_path):
     )
     with pytest.raises(ValueError, match=r"documents\[0\]\.person: expected at most 2"):
         store.add_texts(["another"], [{"who": "c"}])
+    with pytest.raises(ValueError, match="person: expected text or a whole number"):
+        store.add_texts(["another"], [{"who": ["d", "e"]}])
     with pytest.raises(ValueError, match="store: expected a SealedStore"):
         LangChainStore.from_texts(TEXTS, encoder)
 

@@ -11,6 +11,7 @@ pytest.importorskip("cryptography")
 from tacit.hidden_states import ProductCodebook, ProductFit
 from tacit.stores import Document, SealedStore, StoreSettings
 from tacit.stores.backends.base import ClearColumns, Records
+from tacit.stores.documents import person_of
 
 from .places import (
     COUNT,
@@ -441,3 +442,11 @@ def test_documents_that_are_added_one_by_one_stand_in_few_files(kind, tmp_path):
         assert {document.id: document for document in held} == kept
         query = vectors(45)[17]
         assert held.search(query, 1, shortlist=43)[0].document == kept["id-17"]
+
+
+def test_one_person_has_one_name_and_several_have_none():
+    assert {person_of(one) for one in (7, 7.0, "7")} == {"7"}
+    assert person_of(None) is None
+    for several in (["ann", "bob"], {"a": 1}, 7.5, float("nan"), float("inf"), True):
+        with pytest.raises(ValueError, match="person: expected text or a whole number"):
+            person_of(several)

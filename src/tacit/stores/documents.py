@@ -61,6 +61,28 @@ class Document:
         return cls(id=name, text=text, metadata=metadata, person=person)
 
 
+def person_of(named: Any) -> str | None:
+    """Return whom a document is about, as the metadata of a program name one person.
+
+    7 and 7.0 are one person, for a column with gaps turns whole numbers into the other.
+
+    Example:
+        >>> person_of("ann"), person_of(7.0), person_of(None)
+        ('ann', '7', None)
+
+    Raises:
+        ValueError: something else, such as a list of several: a document of these would count for
+            none of them.
+    """
+    if named is None or isinstance(named, str):
+        return named
+    if isinstance(named, int | float) and not isinstance(named, bool) and named % 1 == 0:
+        return str(int(named))
+    raise ValueError(
+        f"person: expected text or a whole number that names one person, got {type(named).__name__}"
+    )
+
+
 @dataclass(frozen=True)
 class Hit:
     """A document that a search found, with its exact score.

@@ -9,7 +9,7 @@ import numpy as np
 
 from tacit._ground.lazy import install_with
 from tacit.hidden_states import Codec
-from tacit.stores.documents import Document
+from tacit.stores.documents import Document, person_of
 from tacit.stores.store import SealedStore
 
 try:
@@ -139,7 +139,7 @@ class HaystackStore:
             id=document.id,
             text=text,
             metadata=held,
-            person=None if person is None else str(person),
+            person=person_of(person),
         )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tacit._ground.lazy import install_with
-from tacit.stores.documents import Document, Hit
+from tacit.stores.documents import Document, Hit, person_of
 from tacit.stores.store import SealedStore
 
 try:
@@ -201,8 +201,7 @@ class LangChainStore(VectorStore):  # type: ignore[misc]
         return lambda score: (1.0 + score) / 2.0
 
     def _person(self, metadata: dict[str, Any]) -> str | None:
-        found = None if self.person is None else metadata.get(self.person)
-        return None if found is None else str(found)
+        return None if self.person is None else person_of(metadata.get(self.person))
 
 
 def _given_back(document: Document) -> LangChainDocument:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tacit._ground.lazy import install_with
 from tacit.hidden_states import Codec
-from tacit.stores.documents import Document
+from tacit.stores.documents import Document, person_of
 from tacit.stores.embeddings import PrivateEmbeddings
 from tacit.stores.store import SealedStore
 
@@ -212,7 +212,7 @@ class LlamaIndexStore(BasePydanticVectorStore):  # type: ignore[misc]
             id=node.node_id,
             text=node.get_content(),
             metadata=node_to_metadata_dict(node, remove_text=True, flat_metadata=False),
-            person=None if person is None else str(person),
+            person=person_of(person),
         )
 
 

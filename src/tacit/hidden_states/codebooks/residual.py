@@ -124,12 +124,9 @@ class ResidualCodebook(Codec):
     @property
     def centroids(self) -> tuple[Tensor, ...]:
         """Codewords of every stage as vectors that are summed, (C_j, d), the mean in the first."""
-        space = self._space
-        turned = Subspace(np.zeros_like(space.mean), space.basis)
-        first, *others = self._tables
-        # a vector is mean + Σ_j basisᵀ c_j: the mean is added once, with the first stage
-        found = [space.vectors(first), *(turned.vectors(table) for table in others)]
-        return tuple(torch.from_numpy(table) for table in found)
+        first, *others = self._vectors
+        # the mean is added once, with the first stage
+        return tuple(map(torch.from_numpy, (first + self._space.mean, *others)))
 
     @classmethod
     def fit(
@@ -214,8 +211,9 @@ class ResidualCodebook(Codec):
 
     def decode(self, codes: ArrayLike) -> Tensor:
         rows = self._checked(codes)
-        summed = sums(self._tables, rows)
-        return torch.from_numpy(self._space.vectors(summed))
+        # x̂ = mean + Σ_j basisᵀ c_j, number by number from tables: the last bits of a product would
+        # say how many codes were decoded at once, and there would be more vectors than codes
+        return torch.from_numpy(sums(self._vectors, rows) + self._space.mean)
 
     def randomised(self, epsilon: float, *, near: int = 1) -> RandomizedParts:
         """Return randomised response over every stage, ε in equal shares.
@@ -236,6 +234,16 @@ class ResidualCodebook(Codec):
     @cached_property
     def _tables(self) -> list[Floats]:
         return [table.float().numpy() for table in self.stages]
+
+    @cached_property
+    def _vectors(self) -> list[Floats]:
+        """Codewords of every stage as vectors, (C_j, d), without the mean."""
+        basis = self._space.basis
+        if basis is None:
+            return self._tables
+        # in float64, and rounded once
+        wide = basis.astype(np.float64)
+        return [(table.astype(np.float64) @ wide).astype(np.float32) for table in self._tables]
 
     @cached_property
     def _space(self) -> Subspace:

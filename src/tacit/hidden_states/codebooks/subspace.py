@@ -54,11 +54,6 @@ class Subspace:
                 found[part] *= np.float32(1.0 / unit)
         return found
 
-    def vectors(self, coordinates: Floats) -> Floats:
-        """Return the vectors of coordinates (n, r), (n, d)."""
-        found = coordinates if self.basis is None else coordinates @ self.basis
-        return np.asarray(found + self.mean, dtype=np.float32)
-
 
 def unit_of(rows: Floats, mean: Floats) -> float:
     """Return a power of two near the largest entry of rows (n, d) less their mean (d,).
