@@ -1,9 +1,12 @@
 """A run: its budget, what stops it, and what is the same with and without a crash."""
 
+import copy
 import math
 
 import numpy as np
+import pandas
 import pytest
+from scipy import sparse
 
 torch = pytest.importorskip("torch")
 
@@ -161,6 +164,11 @@ def test_one_process_at_a_time_trains_in_a_folder(tmp_path):
         pass
 
 
+def frame(middle):
+    """A thousand numbers of which one, far from either end, is told."""
+    return pandas.DataFrame({"x": np.r_[np.zeros(500), middle, np.zeros(499)]})
+
+
 @pytest.mark.parametrize(
     ("first", "second"),
     [
@@ -171,11 +179,23 @@ def test_one_process_at_a_time_trains_in_a_folder(tmp_path):
         (({"a": 1, "b": 2},), ({"a": 1, "b": 3},)),
         ((1,), (1.0,)),
         (([1, [2, 3]],), ([[1, 2], 3],)),
+        ((np.array(["a", 1], dtype=object),), (np.array(["a", 2], dtype=object),)),
+        ((frame(0),), (frame(1),)),
+        ((frame(0)["x"],), (frame(1)["x"],)),
+        ((frame(0),), (frame(0).rename(columns={"x": "y"}),)),
+        ((sparse.csr_array(np.eye(3)),), (sparse.csr_array(2.0 * np.eye(3)),)),
+        (({"a", "b"},), ({"a", "c"},)),
     ],
 )
 def test_other_parts_are_another_identity(first, second):
     assert identity(*first) != identity(*second)
-    assert identity(*first) == identity(*first)
+    # of values made anew, whose addresses are others
+    assert identity(*first) == identity(*copy.deepcopy(first))
+
+
+def test_objects_count_by_what_they_are_and_not_by_where_they_stand():
+    parts = [np.array(["-".join(["a"] * 3), 1e9 + place], dtype=object) for place in (0, 0, 1)]
+    assert identity(parts[0]) == identity(parts[1]) != identity(parts[2])
 
 
 def test_a_digest_of_tensors_is_of_their_bytes():

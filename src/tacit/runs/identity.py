@@ -36,7 +36,8 @@ def digest_of_model(model: torch.nn.Module) -> str:
 def identity(*parts: Any) -> str:
     """Return the SHA-256 of what makes a run what it is, in any nesting.
 
-    Tensors and arrays count by their values, all else by its ``repr``, which must say what it is.
+    Tensors, arrays, frames and sparse matrices count by their values, sets in any order, all else
+    by its ``repr``, which must say what it is.
 
     Example:
         >>> identity(np.zeros(2), "a", 3) == identity(np.zeros(2), "a", 4)
@@ -50,11 +51,25 @@ def identity(*parts: Any) -> str:
         elif isinstance(part, np.ndarray):
             # types count: 1 and 1.0 train differently
             held = np.ascontiguousarray(part)
-            found.update(f"{held.dtype}{held.shape}".encode() + held.tobytes())
+            found.update(f"{held.dtype}{held.shape}".encode())
+            # the bytes of an array of objects are addresses
+            if held.dtype.hasobject:
+                found.update(identity(*held.ravel().tolist()).encode())
+            else:
+                found.update(held.tobytes())
         elif isinstance(part, Mapping):
             found.update(identity(*(one for pair in part.items() for one in pair)).encode())
         elif isinstance(part, tuple | list):
             found.update(identity(*part).encode())
+        elif isinstance(part, set | frozenset):
+            found.update(identity(*sorted(identity(one) for one in part)).encode())
+        elif hasattr(part, "tocoo"):
+            sparse = part.tocoo()
+            found.update(identity(sparse.shape, sparse.row, sparse.col, sparse.data).encode())
+        elif hasattr(part, "__array__") and not isinstance(part, np.generic):
+            # a frame's repr leaves out its middle
+            names = [str(name) for name in getattr(part, "columns", ())]
+            found.update(identity(names, np.asarray(part)).encode())
         else:
             found.update(f"{part!r};".encode())
     return f"sha256:{found.hexdigest()}"
