@@ -28,6 +28,20 @@ def test_it_reaches_what_is_possible_and_no_more(effect: float) -> None:
     assert attack.interval[0] <= best
 
 
+def test_a_rare_row_is_guessed_out_unless_the_release_says_more() -> None:
+    # in with q: the best attacker says so where the density ratio exceeds (1 − q)/q
+    source, rare, effect = np.random.default_rng(5), 0.1, 2.0
+    inside = source.random((COUNT, ROWS)) < rare
+    attack = shadow_attack(
+        inside * effect + source.normal(size=(COUNT, ROWS)), inside, shadows=1500
+    )
+    cut = effect / 2 + np.log((1 - rare) / rare) / effect
+    best = float(rare * ndtr(effect - cut) + (1 - rare) * ndtr(cut))
+    assert attack.prior == pytest.approx(1 - rare, abs=0.01)
+    assert abs(attack.success - best) < 0.01
+    assert best > attack.prior + 0.01
+
+
 def test_units_and_constant_numbers_do_not_matter() -> None:
     releases, inside = simulated(1.0)
     scaled = np.column_stack([releases * 10.0 ** np.arange(-9, 9, 3), np.ones(COUNT)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -147,11 +148,13 @@ def shadow_attack(
 
     For row i the score of a release y is ``wᵢᵀ y``, ``wᵢ = S⁻¹ (m_in − m_out)`` of the shadow
     releases, S their covariance; LiRA fits a Gaussian to the scores with the row in and one to
-    those with it out, and guesses the likelier. The same attacker for every mechanism.
+    those with it out, and guesses the likelier, weighed by the share q of shadows that a row is in,
+    the mean of all rows. The same attacker for every mechanism.
 
     Args:
         releases: (M, d) simulated releases, noise included.
-        inside: (M, n) which of n rows each has in; every row is in, and out, of two shadows.
+        inside: (M, n) which of n rows each has in, every row as likely as the others; every row is
+            in, and out, of two shadows.
         shadows: how many of them, the first ones, the attacker learns from; it is measured on the
             others, at least 4.
         confidence: coverage of the intervals, in (0, 1).
@@ -191,7 +194,7 @@ def shadow_attack(
             f"inside: expected every row in two of {count} shadows, and out of two, row {row} is "
             f"in {present[row]}"
         )
-    prior = float(max(members[:count].mean(), 1.0 - members[:count].mean()))
+    rate = float(members[:count].mean())
     units = _in_units(seen, count)
     scores = units @ _directions(units[:count], members[:count])
     # a ratio of densities has no units: none above one, so that no square overflows
@@ -200,8 +203,9 @@ def shadow_attack(
     # of the releases learnt from, once for all that are attacked
     inner, outer = _fit(learnt, saw, "in", shared=False), _fit(learnt, ~saw, "out", shared=False)
     ratios = _log_ratios(scores[count:, :, None], inner, outer)[:, :, 0]
-    right = (ratios > 0.0) == members[count:]
-    return best_attack({NAME: right}, prior, level)
+    # in where q N(s; in) > (1 − q) N(s; out): of a rate far from one half the prior decides most
+    right = (ratios + math.log(rate / (1.0 - rate)) > 0.0) == members[count:]
+    return best_attack({NAME: right}, max(rate, 1.0 - rate), level)
 
 
 def _in_units(releases: Array, count: int) -> Array:
