@@ -285,15 +285,19 @@ def test_an_index_is_of_the_documents_that_it_is_read_with(tmp_path, monkeypatch
         SealedStore(book(), KEY, PLACES["faiss"](tmp_path))
 
 
-def test_a_key_that_has_sealed_all_it_may_seals_no_more(tmp_path, monkeypatch):
-    from tacit.stores import opening, sealing
-
-    monkeypatch.setattr(sealing, "MOST_SEALINGS", opening.TOGETHER + COUNT + 2)
+def test_a_key_that_has_sealed_all_it_may_seals_no_more_and_is_rotated(tmp_path, monkeypatch):
+    monkeypatch.setattr("tacit.stores.sealing.MOST_SEALINGS", COUNT + 10)
+    # every document and what heads them; then 8 and the same: all that the key may seal
     store = filled(FolderBackend(tmp_path / "notes"))
-    store.add(documents(1, 100), vectors(1))
     with pytest.raises(ValueError, match="key: it has sealed all it may; rotate the key"):
-        store.add(documents(1, 101), vectors(1))
-    store.search(vectors()[0])
+        store.add(documents(9, 100), vectors(9))
+    store.add(documents(8, 100), vectors(8))
+    with pytest.raises(ValueError, match="key: it has sealed all it may; rotate the key"):
+        store.delete(["id-0"])
+    assert len(store.search(vectors()[0], 100, shortlist=100)) == COUNT + 8
+    store.rotate(bytes(32))
+    store.delete(["id-0"])
+    assert len(store) == COUNT + 7
 
 
 def test_every_nonce_is_another(tmp_path):

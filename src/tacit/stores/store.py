@@ -83,18 +83,15 @@ class SealedStore(StoreSearching):
         rows = checked_rows("vectors", vectors, self.codec.width, len(given))
         rows = directed("vectors", rows, self.settings.metric)
         codes = outlet.let_out(self.codec.encode(rows))
-        with self._writing() as header:
+        # what is sealed: every document, and what heads them
+        with self._writing(len(given) + 1) as header:
             seals = self._required("add documents")
             handles = [seals.handle(document.id) for document in given]
             gone = self._replaced(handles, replace)
             most = self.settings.rows_per_person
             counts = persons.counted(persons.unpacked(self._heading.counts), given, most)
             records = self._sealed(seals, header, handles, codes, plains)
-            told = dataclasses.replace(
-                header,
-                added=header.added + len(given),
-                sealings=header.sealings + len(given) + 1,
-            )
+            told = dataclasses.replace(header, added=header.added + len(given))
             new = None if self.fine is None else self.fine.encode(rows)
             heading = self._headed(persons.packed(counts), gone, records.columns, new)
             self.backend.write(self._state(told, heading), records, gone)
@@ -109,13 +106,12 @@ class SealedStore(StoreSearching):
         self._required("delete documents")
         if not wanted:
             return
-        with self._writing() as header:
+        with self._writing(1) as header:
             if len(set(wanted)) < len(wanted):
                 raise ValueError("names: expected different ids, got one twice")
             positions = self._positions(wanted)
-            told = dataclasses.replace(header, sealings=header.sealings + 1)
             heading = self._headed(self._heading.counts, positions)
-            self.backend.write(self._state(told, heading), None, positions)
+            self.backend.write(self._state(header, heading), None, positions)
 
     def rotate(self, key: bytes) -> None:
         """Seal every document anew under another key, in one step, with handles of its own.
@@ -135,7 +131,7 @@ class SealedStore(StoreSearching):
             raise ValueError("key: expected another one than the store's, got the same")
         before = self._key
         try:
-            with self._writing() as header:
+            with self._writing(0) as header:
                 name, sealings = os.urandom(STORE_BYTES).hex(), len(self._columns) + 1
                 bare = dataclasses.replace(header, store=name, sealings=sealings)
                 seals = Seals(key, bytes.fromhex(name), bare.declared)
@@ -159,15 +155,20 @@ class SealedStore(StoreSearching):
         self._refresh()
 
     @contextmanager
-    def _writing(self) -> Iterator[StoreHeader]:
-        """Hold the store; give the header that the next write has, of a new store if none is."""
+    def _writing(self, sealed: int) -> Iterator[StoreHeader]:
+        """Hold the store; give the header that the next write has, of a new store if none is.
+
+        Args:
+            sealed: messages that are sealed under its key; none for another key.
+        """
         self._required("write")
         with self.backend.writing():
             self._refresh()
             header = self._header or self._new()
-            if header.sealings >= sealing.MOST_SEALINGS - TOGETHER:
+            sealings = header.sealings + sealed
+            if sealed and sealings > sealing.MOST_SEALINGS:
                 raise ValueError("key: it has sealed all it may; rotate the key")
-            yield dataclasses.replace(header, generation=header.generation + 1)
+            yield dataclasses.replace(header, generation=header.generation + 1, sealings=sealings)
         self._token = None
         self._refresh()
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from tacit._ground.values import Count, Flag, NonNegative, Positive, Within, value
 from tacit.releases.promises import check_word
+from tacit.text import number_up
 
 Passes: TypeAlias = Annotated[int, Within(0, ends="[)")]
 Beam: TypeAlias = Annotated[int, Within(1, 256, ends="[]")]
@@ -19,6 +20,8 @@ BEAM = 4
 # What codes are about where nothing else was said, in every sentence about them.
 DEFAULT_UNIT = "prompt"
 REPORTED = ", reported by randomised response at ε = "
+# of ε in that sentence, rounded up
+EPSILON_DIGITS = 6
 
 
 @value
@@ -180,5 +183,11 @@ class PromptCodes:
         Example:
             >>> PromptCodes(epsilon=2.0).words("a cell")
             'a cell, reported by randomised response at ε = 2'
+            >>> PromptCodes(epsilon=1.2345641).words("a cell")[-7:]
+            '1.23457'
         """
-        return code if self.epsilon is None else f"{code}{REPORTED}{self.epsilon:g}"
+        return (
+            code
+            if self.epsilon is None
+            else f"{code}{REPORTED}{number_up(self.epsilon, EPSILON_DIGITS)}"
+        )
