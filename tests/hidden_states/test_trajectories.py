@@ -274,6 +274,10 @@ def test_what_is_kept_beside_the_codes_is_what_the_cache_still_tells():
     assert coder.beside(model) == "the keys and values of layers 1 … 1"
     found = measure_generation(model, coder, tokens, steps=2)
     assert coder.beside(model) in found.describe()
+    assert found.describe().endswith("nats (95%).")
+    # half of Student's law of n − 1 = 1 degree lies within ±1, as Cauchy's does
+    some = measure_generation(model, coder, tokens[:2], steps=2, confidence=0.5)
+    assert some.describe().endswith(f"{some.kl:.3f} ± {some.kl_error:.3f} nats (50%).")
     assert found.to_dict()["beside"] == coder.beside(model)
 
 

@@ -194,3 +194,21 @@ def _farthest(average: float, budget: float) -> float:
         else:
             high = middle
     return high
+
+
+def student_errors(count: int, confidence: float) -> float:
+    """Return standard errors on each side of a mean of n values, by Student's law of n − 1.
+
+    Exact where values are normal; the interval of a mean that has no upper end, such as of KL.
+
+    Args:
+        count: n >= 2.
+        confidence: in (0, 1).
+
+    Example:
+        >>> round(student_errors(2, 0.95), 2), round(student_errors(10_000, 0.95), 2)
+        (12.71, 1.96)
+    """
+    freedom = integer("count", count, minimum=2) - 1
+    level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
+    return float(special.stdtrit(freedom, 0.5 + 0.5 * level))

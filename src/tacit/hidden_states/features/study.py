@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from tacit._ground.checks import choice, in_interval, integer, non_negative
 from tacit._ground.frozen import array_value
-from tacit.attacks.intervals import proportion_interval
+from tacit.attacks.intervals import proportion_interval, student_errors
 from tacit.hidden_states.features.scored import FeatureScores
 from tacit.hidden_states.origin import HOLDERS, check_digests
 from tacit.measured import Interval
@@ -47,7 +47,7 @@ EDITED = (
 # What a study keeps of the training of its features, where they were trained here.
 TRAINED = ("explained", "active", "dead", "steps", "rows")
 # Coverage of each interval alone, and half the width of it in standard errors.
-CONFIDENCE, HALF_WIDTH = 0.95, 1.96
+CONFIDENCE = 0.95
 
 # A share and the ends of its interval; a mean and its standard error; a statistic and its p.
 Share: TypeAlias = tuple[float, float, float]
@@ -336,8 +336,8 @@ def _use(details: FeatureStudy) -> tuple[Use, ...]:
     left = details.replaced[STATE]
     low, high = proportion_interval(left.agreed, details.bank, CONFIDENCE)
     share = Interval(left.agreed / details.bank, low, high, confidence=CONFIDENCE)
-    # mean ± 1.96 standard errors; a KL is not negative
-    half = HALF_WIDTH * left.kl_error
+    # mean ± Student's standard errors; a KL is not negative
+    half = student_errors(details.bank, CONFIDENCE) * left.kl_error
     kl = Interval(left.kl, max(0.0, left.kl - half), left.kl + half, confidence=CONFIDENCE)
     return (
         Use(name="agreement without scaffold", unit="share", better="higher", measured=share),

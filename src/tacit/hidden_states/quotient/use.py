@@ -11,14 +11,12 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from tacit._ground.checks import Array, RandomSource, generator
-from tacit.attacks.intervals import proportion_interval
+from tacit.attacks.intervals import proportion_interval, student_errors
 from tacit.hidden_states.quotient.quotient import PredictiveQuotient
 from tacit.measured import Interval
 from tacit.models.behaviours import Behaviours
 
 CONFIDENCE = 0.95
-# the quantile of the normal law that 95% of it lie within
-NORMAL_95 = 1.959963984540054
 ROWS_TOGETHER = 512
 
 
@@ -119,8 +117,9 @@ def _divergence(law: Tensor, logs: Tensor) -> Tensor:
 
 
 def _mean_of(values: Array) -> Interval:
-    # by the normal law: a divergence has no upper end
-    mean, half = float(values.mean()), NORMAL_95 * float(values.std(ddof=1)) / values.size**0.5
+    # by Student's law: a divergence has no upper end
+    errors = student_errors(values.size, CONFIDENCE)
+    mean, half = float(values.mean()), errors * float(values.std(ddof=1)) / values.size**0.5
     return Interval(mean, max(0.0, mean - half), mean + half, confidence=CONFIDENCE)
 
 

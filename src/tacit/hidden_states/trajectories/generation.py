@@ -14,19 +14,17 @@ from transformers import DynamicCache
 from tacit._ground.checks import in_interval, integer
 from tacit._ground.frozen import read_only
 from tacit._ground.reprs import shown
-from tacit.attacks.intervals import mean_interval
+from tacit.attacks.intervals import mean_interval, student_errors
 from tacit.hidden_states.codebooks.certificates import CodeCertificate, Codes
 from tacit.hidden_states.origin import HOLDERS
 from tacit.hidden_states.trajectories.coders import Coded, Coder, by_length
 from tacit.measured import Interval
 from tacit.models.language import LanguageModel
 from tacit.models.padding import PADDING, followed
-from tacit.text import percent
+from tacit.text import percent, share_down
 
 # log-probabilities that are held at a time
 LOGITS = 1 << 25
-# Standard errors in half of a 95% interval.
-HALF_WIDTH = 1.96
 
 
 @read_only
@@ -73,12 +71,16 @@ class CodedGeneration:
     def describe(self) -> str:
         """Say in a sentence what was measured."""
         found, forced = self.agreement, self.forced
+        # all intervals at one confidence, that of KL by Student's law
+        level = found.confidence
+        assert level is not None
+        half = student_errors(len(self.tokens), level) * self.kl_error
         return (
             f"With {self.words} read at every position{self._besides()}, {percent(found.value)} "
             f"[{percent(found.low)}, {percent(found.high)}] of {self.steps} tokens generated after "
             f"{len(self.tokens):,} prompts are the model's own; continuing the model's own tokens, "
             f"{percent(forced.value)} [{percent(forced.low)}, {percent(forced.high)}], at "
-            f"{self.kl:.3f} ± {HALF_WIDTH * self.kl_error:.3f} nats (95%)."
+            f"{self.kl:.3f} ± {half:.3f} nats ({share_down(level)})."
         )
 
     def _besides(self) -> str:
