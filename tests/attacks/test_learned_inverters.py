@@ -277,6 +277,11 @@ def test_an_interrupted_training_goes_on_where_it_stopped(model, stream, tmp_pat
     with pytest.raises(ValueError, match="checkpoint: the folder holds a run with another sched"):
         trained(model, stream, steps=9, checkpoint=tmp_path / "learned")
     (tmp_path / "learned" / "state.pt").write_bytes(b"not a state")
+    # what another machine takes "auto" for
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(training, "native_precision", lambda *_: "another")
+        with pytest.raises(ValueError, match="checkpoint: the folder holds a run with another pre"):
+            trained(model, stream, steps=8, checkpoint=tmp_path / "learned")
     with pytest.raises(ValueError, match=r"checkpoint: .* is damaged"):
         trained(model, stream, **options)
     (tmp_path / "other").write_bytes(b"no folder")

@@ -281,7 +281,7 @@ def test_a_certificate_is_checked_by_the_page_itself(
     refused = tacit("show", place)
     assert refused.code == 2
     place.write_text("<p>nothing</p>")
-    assert "got 0 in" in tacit("show", place).err
+    assert "got none in" in tacit("show", place).err
 
 
 @pytest.mark.thorough

@@ -117,7 +117,8 @@ def learn(
     with ExitStack() as stack:
         folder = None
         if checkpoint is not None:
-            declared = _declaration(lesson, network, shape, schedule)
+            # by the machine: a run does not go on in another precision
+            declared = {**_declaration(lesson, network, shape, schedule), "precision": precision}
             folder = RunFolder(checkpoint, declared, fields=STATE_FIELDS)
             stack.enter_context(folder.alone())
         here = _train(lesson, network, schedule, run, precision, folder)
