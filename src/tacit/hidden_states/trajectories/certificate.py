@@ -22,8 +22,9 @@ def certify_trajectory(
 
     For every prompt of T positions and every prior they multiply the chance of a right guess by at
     most ``Π_t C_t``; where prompts of the bank differ in length, for every prompt of at most T, by
-    ``Π_t (C_t + 1)``. Where shorter prompts are served too, the bank holds one. Of N equally likely prompts of a bank nobody names one right more often than
-    there are different sequences of codes, over N: the joint count, which is at most the product.
+    ``Π_t (C_t + 1)``. Where shorter prompts are served too, the bank holds one. Of N equally likely
+    prompts of a bank nobody names one right more often than there are different sequences of codes,
+    over N: the joint count, which is at most the product.
 
     Args:
         codes: of every prompt of the bank, (N, T), or (N, T, m) where m numbers are kept of a
