@@ -6,7 +6,7 @@ import re
 from html.parser import HTMLParser
 from itertools import pairwise
 
-from tacit.pages.rendering import TERMS
+from tacit.pages.terms import TERMS
 
 VOID = {"meta", "link", "input", "br", "hr", "img", "col", "source", "wbr"}
 LABELLED = ("aria-labelledby", "aria-describedby", "for")

@@ -29,8 +29,8 @@ from tacit.guarantees.one_line import MOST_WORDS, one_line
 from tacit.measured import Interval
 from tacit.pages.answers import found_out, record_words
 from tacit.pages.parts import table
-from tacit.pages.rendering import TERMS, bracketed
 from tacit.pages.strength import strength_rows
+from tacit.pages.terms import TERMS, bracketed
 from tacit.pages.words import plus_minus, verdict
 from tacit.releases import Attack, Release, load
 from tacit.report import render_certificate, render_report, write_certificate

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import math
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit_dock.search.shared import SharedLock
 from tacit_dock.search.vectors import SPARE, FoundRow, Vectors, VectorStore
 
 # Public and fixed: it spreads what a few numbers of a vector hold over all of them.
@@ -211,40 +209,3 @@ def hadamard(size: int) -> Vectors:
     while len(found) < size:
         found = np.block([[found, found], [found, -found]]) / np.float32(np.sqrt(2.0))
     return np.asarray(found, dtype=np.float32)
-
-
-class SharedLock:
-    """Many read at a time; who writes waits for them, and they wait for who writes.
-
-    Example:
-        >>> lock = SharedLock()
-        >>> with lock.reading():
-        ...     pass
-        >>> with lock.writing():
-        ...     pass
-    """
-
-    def __init__(self) -> None:
-        self._readers = 0
-        self._writer = threading.Lock()
-        self._changed = threading.Condition()
-
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Hold the lock beside other readers."""
-        with self._writer, self._changed:
-            self._readers += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._readers -= 1
-                self._changed.notify_all()
-
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Hold the lock alone: later readers wait, earlier ones are waited for."""
-        with self._writer:
-            with self._changed:
-                self._changed.wait_for(lambda: not self._readers)
-            yield
