@@ -83,6 +83,8 @@ def test_what_a_policy_names_is_not_named_otherwise(policy, tmp_path, tacit: Tac
     there = policy('database = "postgresql://nowhere.invalid/none"')
     moved = ("--table", "t=staging.csv")
     refused(tacit(*ASKED, there, *moved), "--table: expected t as the policy has it")
+    elsewhere = ("--database", "postgresql://elsewhere.invalid/none")
+    refused(tacit(*ASKED, there, *elsewhere), "--database: ", "as the policy says")
     file = policy('ledger = "l.db"\nsecret = "shop"')
     done = tacit(*ASKED, file, "--ledger", tmp_path / "l.db", "--secret", "shop")
     assert done.code == 0, done.err

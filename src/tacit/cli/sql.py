@@ -208,7 +208,7 @@ def sql(
 
     policy = TablePolicy() if tables.policy is None else read_policy(tables.policy)
     promise, paying = protected.promise(policy), drawing.with_policy(policy)
-    database = tables.database or policy.settings.get("database")
+    database = _database(tables.database, policy.settings.get("database"))
     given = _places(tables.table or (), tables.database is not None)
     places = {**policy.tables, **given}
     public = tuple(dict.fromkeys((*policy.public, *(tables.public or ()))))
@@ -297,6 +297,13 @@ def _read_from(paths: Mapping[str, str]) -> dict[str, str]:
     """Return the files of tables by flag, each once: several tables may be of one."""
     files = {str(absolute_path(path)): name for name, path in paths.items()}
     return {f"--table {name}": path for path, name in files.items()}
+
+
+def _database(given: str | None, declared: str | None) -> str | None:
+    # another server's tables would be answered from the budget that is declared for these
+    if given is not None and declared is not None and given != declared:
+        raise ValueError("--database: expected the one as the policy says, got another")
+    return given if declared is None else declared
 
 
 def _engine(database: str | None) -> Any:
