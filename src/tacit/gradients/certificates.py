@@ -84,7 +84,7 @@ def weakness(guarantees: Sequence[Guarantee], units: int | None) -> str:
     Example:
         >>> from tacit.accounting import gaussian
         >>> weakness(certified_profile(gaussian(1.0, 1.0), "near", delta=0.5, common=()), 20)
-        ' δ = 0.5 is at least one in 20: publishing each of them as it is with this probability keeps it too.'
+        ' δ = 0.5 is at least one in 20: publishing each with this probability keeps it too.'
     """
     words = ""
     for held in guarantees:
@@ -95,8 +95,8 @@ def weakness(guarantees: Sequence[Guarantee], units: int | None) -> str:
             )
         if isinstance(held, ApproximateDP) and units is not None and held.delta * units >= 1.0:
             words += (
-                f" δ = {number_up(held.delta)} is at least one in {units:,}: publishing each of "
-                "them as it is with this probability keeps it too."
+                f" δ = {number_up(held.delta)} is at least one in {units:,}: publishing each with "
+                "this probability keeps it too."
             )
     return words
 
