@@ -5,9 +5,12 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
+from sqlglot import exp
 
 from tacit import Table
+from tacit.statistics.engines.reading import parse
 from tacit.statistics.engines.schema import kind_of
+from tacit.statistics.engines.unread import refuse_unread
 from tacit.statistics.engines.workflow import answer, prepare_sql
 
 from .awkward import shop
@@ -63,6 +66,12 @@ ANSWERED = {
         (j.age >= 18) & (j.kind == 2)].spent.sum(),
     f"SELECT COUNT(*) {ADULTS} AND (city IN ('Oslo', 'Rome') OR city LIKE 'Be%')": lambda j: (
         (j.age >= 18) & j.city.isin(["Oslo", "Rome", "Bern"])).sum(),
+    f"SELECT COUNT(*) {ADULTS} AND city NOT LIKE 'Be%'": lambda j: (
+        (j.age >= 18) & j.city.notna() & (j.city != "Bern")).sum(),
+    f"SELECT COUNT(*) {ADULTS} AND NOT (city NOT LIKE '%n' OR city !~~ 'B%')": lambda j: (
+        (j.age >= 18) & (j.city == "Bern")).sum(),
+    f"SELECT SUM(spent * rate + 2) {ADULTS}": lambda j: (
+        j.spent * j.rate + 2)[j.age >= 18].sum(),
     f"SELECT COUNT(*) {ADULTS} AND NOT spent BETWEEN 10 AND 20": lambda j: (
         (j.age >= 18) & ~j.spent.between(10, 20) & j.spent.notna()).sum(),
     f"SELECT COUNT(*) {ADULTS} AND day >= DATE '2024-02-01' AND day < '2025-01-01'": lambda j: (
@@ -92,6 +101,22 @@ def test_what_is_answered_equals_the_oracle(sql, frames):
         }[next(word for word in ("v.customer)", "s.size", "income") if word in sql)]
     )
     assert found == pytest.approx(of(joined(frames)), rel=1e-4, abs=1e-3)
+
+
+def test_a_product_of_nothing_and_zero_is_nothing():
+    rows = pd.DataFrame({"who": range(9), "a": [None, 0.0, 2.0] * 3, "b": [0.0, None, 3.0] * 3})
+    promise = replace(PROMISE, person="who", bounds={"a": (0.0, 4.0), "b": (0.0, 4.0)}, levels=None)
+    sql = "SELECT AVG(a * b) AS m, SUM(a * b + 1) AS s FROM rows"
+    found = numbers(sql, {"rows": rows}, promise)
+    assert found == pytest.approx({"m": 6.0, "s": 21.0}, abs=1e-3)
+
+
+@pytest.mark.parametrize("part", ["negate", "made_up"])
+def test_a_part_of_the_parser_that_nobody_reads_is_refused(part):
+    root = parse("SELECT COUNT(*) FROM visits WHERE spent IS NULL")
+    root.find(exp.Is).set(part, True)
+    with pytest.raises(ValueError, match=f"sql: IS with {part.upper().replace('_', ' ')} is not"):
+        refuse_unread(root.walk())
 
 
 def test_groups_of_two_columns_have_their_own_numbers(frames):

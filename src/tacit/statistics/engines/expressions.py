@@ -246,15 +246,17 @@ class ExpressionReader:
     def _arithmetic(self, node: exp.Binary) -> tuple[str, Ends]:
         (left, one), (right, other) = self.number(node.this), self.number(node.expression)
         if isinstance(node, exp.Mul):
-            small = self.dialect.number(SMALLEST)
-            # |u v| with |u| < 1e-150 is taken as 0: PostgreSQL refuses products that vanish
-            tiny = f"ABS({left}) < {small} OR ABS({right}) < {small}"
-            text = f"(CASE WHEN {tiny} THEN {self.dialect.number(0.0)} ELSE {left} * {right} END)"
+            # u v with |u| < 1e-150 is 0: PostgreSQL refuses products that vanish; NULL stays NULL
+            text = f"({self._not_tiny(left)} * {self._not_tiny(right)})"
             products = [a * b for a in one for b in other]
             return _not_too_long(text), _outwards(min(products), max(products))
         if isinstance(node, exp.Sub):
             return f"({left} - {right})", _outwards(one[0] - other[1], one[1] - other[0])
         return f"({left} + {right})", _outwards(one[0] + other[0], one[1] + other[1])
+
+    def _not_tiny(self, text: str) -> str:
+        small, zero = self.dialect.number(SMALLEST), self.dialect.number(0.0)
+        return f"(CASE WHEN ABS({text}) < {small} THEN {zero} ELSE {text} END)"
 
     def _share(self, node: exp.Div) -> tuple[str, Ends]:
         text, ends = self.number(node.this)
@@ -263,9 +265,7 @@ class ExpressionReader:
             raise refused("division by 0", "it fails")
         if abs(value) < SMALLEST:
             raise ValueError(f"sql: expected divisors of at least {SMALLEST:g}, got {value:g}")
-        small, zero = self.dialect.number(SMALLEST), self.dialect.number(0.0)
-        shared = f"{text} / {self.dialect.number(value)}"
-        held = f"(CASE WHEN ABS({text}) < {small} THEN {zero} ELSE {shared} END)"
+        held = f"({self._not_tiny(text)} / {self.dialect.number(value)})"
         shares = [end / value for end in ends]
         return _not_too_long(held), _outwards(min(shares), max(shares))
 
@@ -370,7 +370,8 @@ class ExpressionReader:
         if isinstance(column, exp.Column) and self.find(column)[1].kind == DATE:
             raise refused("LIKE beside dates", "compare them, or say BETWEEN")
         side, (literal,) = self._sides(node.this, [pattern])
-        return f"({side} LIKE {literal})"
+        # NOT LIKE is one node of some versions of the parser, and NOT of a LIKE of others
+        return f"({side} {'NOT LIKE' if node.args.get('negate') else 'LIKE'} {literal})"
 
     def _whole(
         self, node: exp.Expression, literals: Sequence[exp.Expression]

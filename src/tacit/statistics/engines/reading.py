@@ -31,6 +31,7 @@ from tacit.statistics.engines.schema import (
     TypedColumn,
 )
 from tacit.statistics.engines.selection import Asked, Key, Selection
+from tacit.statistics.engines.unread import refuse_unread
 from tacit.statistics.pools import EACH_KEY, key_word
 
 READ = {"expressions", "from_", "joins", "where", "group", "kind"}
@@ -85,6 +86,7 @@ def parse(text: str) -> exp.Select:
     for name, held in root.args.items():
         if held and name not in READ:
             raise refused(CLAUSES.get(name, name.strip("_").upper()), "it is no sum over persons")
+    refuse_unread(root.walk())
     if root.args.get("from_") is None:
         raise refused("SELECT without FROM", "a table is expected")
     return root
