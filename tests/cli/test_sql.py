@@ -69,6 +69,21 @@ def test_a_table_that_grew_does_not_get_the_budget_of_its_policy_again(
     refused(tacit(*ASKED, file), "budget: secret 'shop' has a budget of ε = 1.5")
 
 
+@pytest.mark.parametrize(
+    "ledger", ["l.db", "sqlite:///l.db", "sqlite:///./l.db?mode=rwc", "~/l.db"]
+)
+def test_a_ledger_of_a_policy_is_one_file_from_wherever_it_is_asked(
+    policy, tmp_path, tacit: Tacit, monkeypatch, ledger
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file = policy(f'ledger = "{ledger}"\nsecret = "shop"')
+    for name, code in (("one", 0), ("other", 2)):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        assert tacit(*ASKED, file).code == code
+    assert Ledger(str(tmp_path / "l.db")).secrets() == ("shop",)
+
+
 def test_what_a_policy_names_is_not_named_otherwise(policy, tmp_path, tacit: Tacit) -> None:
     file = policy('ledger = "l.db"\nsecret = "shop"')
     refused(tacit(*ASKED, file, "--secret", "other"), "--secret", "as the policy says")

@@ -71,8 +71,8 @@ def read_policy(path: str) -> TablePolicy:
     folder = Path(path).expanduser().parent
     tables, public = _tables(content.get("tables", {}), folder, "database" in content)
     settings: dict[str, Any] = {name: content[name] for name in SETTINGS if name in content}
-    if "ledger" in settings and "://" not in settings["ledger"]:
-        settings["ledger"] = str(folder / settings["ledger"])
+    if "ledger" in settings:
+        settings["ledger"] = _ledger(settings["ledger"], folder)
     return TablePolicy(
         tables=tables,
         public=public,
@@ -82,6 +82,16 @@ def read_policy(path: str) -> TablePolicy:
         query=_strength("query", content.get("query", {})),
         budget=_budget(content.get("budget", {})),
     )
+
+
+def _ledger(place: str, folder: Path) -> str:
+    """Return where a ledger is: its file beside the declarations, from wherever they are read."""
+    kind, url, path = place.partition("://")
+    if url and not kind.startswith("sqlite"):
+        return place
+    file = path.removeprefix("/").partition("?")[0] if url else place
+    # one without a file is refused where it is opened
+    return place if file in ("", ":memory:") else str(folder / Path(file).expanduser())
 
 
 def _tables(
@@ -96,7 +106,7 @@ def _tables(
         path = own.get("path", name if there else None)
         if not isinstance(path, str):
             raise ValueError(f"policy: expected a path of the table {name!r}, got none")
-        found[name] = path if there else str(folder / path)
+        found[name] = path if there else str(folder / Path(path).expanduser())
         if not isinstance(own.get("public", False), bool):
             raise ValueError(f"policy: expected true or false for public of {name!r}")
         if own.get("public", False):
