@@ -39,7 +39,7 @@ def attach(package: str, path: str) -> tuple[Callable[[str], Any], Callable[[], 
         if not found:
             import lazy_loader
 
-            get, _, every = lazy_loader.attach_stub(package, path)
+            get, _, every = lazy_loader.attach(package, *listed(path))
             found.append((get, sorted(every)))
         return found[0]
 
@@ -61,3 +61,20 @@ def attach(package: str, path: str) -> tuple[Callable[[str], Any], Callable[[], 
             ) from None
 
     return lookup, lambda: list(stub()[1])
+
+
+def listed(path: str) -> tuple[set[str], dict[str, list[str]]]:
+    """Return the modules and, by module, the names that the stub beside a package imports."""
+    import ast
+
+    modules, names = set[str](), dict[str, list[str]]()
+    # in UTF-8 whatever the locale says
+    with open(f"{path.removesuffix('.py')}.pyi", encoding="utf-8") as stub:
+        for node in ast.parse(stub.read()).body:
+            if isinstance(node, ast.ImportFrom) and node.level == 1:
+                found = [one.name for one in node.names]
+                if node.module is None:
+                    modules.update(found)
+                else:
+                    names.setdefault(node.module, []).extend(found)
+    return modules, names
