@@ -105,3 +105,18 @@ def test_a_loss_that_is_divided_by_the_size_of_its_batch_is_wrong():
         nn.Linear(3, 4), torch.randn(6, 3), lambda m, rows: m(rows).square().sum(1) / len(rows)
     )
     assert not found.right
+
+
+def test_what_rounding_alone_moves_is_right_in_double_precision():
+    torch.manual_seed(0)
+    deep = [
+        layer
+        for _ in range(8)
+        for layer in (nn.Linear(32, 32, bias=False), nn.GroupNorm(16, 32), nn.ReLU())
+    ]
+    model = nn.Sequential(nn.Linear(16, 32), *deep, nn.Linear(32, 3))
+    found = check_model(model, torch.randn(3, 16), lambda m, rows: m(rows).exp().sum(1))
+    assert found.right
+    assert found.double
+    assert "double precision: single precision rounds more" in str(found)
+    assert next(model.parameters()).dtype == torch.float32

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -15,21 +16,24 @@ from tacit.gradients.batches import (
     evaluating,
     map_tensors,
     part,
-    random_states,
-    same_states,
     without_masks,
 )
 from tacit.gradients.capture import reached
+from tacit.gradients.draws import Began
 from tacit.gradients.pieces import ParameterGradients
 
 # Examples that are tried together and alone, and another number that tells what grows with it.
 TRIED, ANOTHER = 2, 3
 # Between the gradient of an example among others and alone: of its parameter, and of the whole.
 OF_PARAMETER, OF_WHOLE = 1e-2, 1e-5
+# Of a gradient, alone and in a batch of two, where a model makes much of rounding: half of it is
+# what a layer loses that divides by how many there are.
+OF_ROUNDING = 0.45
 # Between the output of an example among others and alone.
 SAME = 1e-3
 # In half precision both are rounded a thousand times more coarsely.
 HALF = 50.0
+HALVES = (torch.float16, torch.bfloat16)
 
 
 class SharedError(ValueError):
@@ -179,10 +183,10 @@ def _run(owner: Watcher, given: Any, size: int) -> list[Tensor]:
 
 def _refuse_coupled(owner: Watcher, given: Any, count: int) -> None:
     """Refuse outputs of an example that another example moves, where none are drawn."""
-    states = random_states(owner.model)
+    began = Began.now(owner.model)
     with owner.paused():
         together = _run(owner, _rows(given, count, ANOTHER), ANOTHER)
-        if not same_states(states, random_states(owner.model)):
+        if began.drew(owner.model):
             # an example alone would draw others
             return
         for index in range(ANOTHER):
@@ -202,11 +206,18 @@ def _one(index: int) -> slice:
 def _close(first: Tensor, second: Tensor) -> bool:
     if first.shape != second.shape:
         return False
-    allowed = SAME * (HALF if first.dtype in (torch.float16, torch.bfloat16) else 1.0)
+    allowed = SAME * _coarse(first)
     scale = float(second.double().abs().max()) if second.numel() else 0.0
     off = float((first.double() - second.double()).abs().max()) if second.numel() else 0.0
     # what is not finite is nobody's to compare
     return not off > allowed * scale + 1e-12
+
+
+def _coarse(values: Tensor) -> float:
+    """Return how much more coarsely than in single precision values are rounded."""
+    kind = values.device.type
+    autocast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    return HALF if autocast or values.dtype in HALVES else 1.0
 
 
 def _see_rows(owner: Watcher, given: Any, count: int) -> None:
@@ -262,30 +273,46 @@ def _wrong_of(owner: Watcher, two: Any) -> set[str]:
 
 def _differing(owner: Watcher, two: Any, weights: Sequence[Tensor], index: int) -> Iterator[str]:
     """Yield the parameters whose gradient of one example is not the one it has alone."""
-    # of what lies in parts the gradient alone is not at hand: its layer has a rule
+    held = [one[_one(index)] for one in weights]
+    alone = _plain(owner, part(two, _one(index), TRIED), 1, held)
+    # ‖g‖ of the whole, beside which rounding is measured
+    length = math.sqrt(sum(float(one.norm()) ** 2 for one in alone.values()))
+    twin: dict[str, Tensor] = {}
+    for name, true in alone.items():
+        mine, coarse = _of_example(owner, name, index), _coarse(owner.parameters[name])
+        # rounding is a share of the parameter's own gradient or of the whole one
+        own = float(true.norm())
+        allowed = coarse * max(OF_PARAMETER * own, OF_WHOLE * length)
+        if not float((mine - true).norm()) > allowed:
+            continue
+        # beside itself an example is rounded as beside any other
+        rows = part(two, torch.tensor([index] * TRIED), TRIED)
+        twin = twin or _plain(owner, rows, TRIED, held)
+        rounded = float((twin[name] - true).norm()) <= OF_ROUNDING * own
+        if float((mine - twin[name]).norm()) > allowed or not rounded:
+            yield name
+
+
+def _plain(owner: Watcher, rows: Any, size: int, held: Sequence[Tensor]) -> dict[str, Tensor]:
+    """Return the gradients of the first row's weighted outputs, by plain backpropagation.
+
+    Of what lies in parts on several processes they are not at hand: its layer has a rule.
+    """
     parameters = {name: one for name, one in owner.parameters.items() if not in_parts(one)}
     if not parameters:
-        return
-    values = list(parameters.values())
+        return {}
     with owner.paused():
-        outputs = _run(owner, part(two, _one(index), TRIED), 1)
+        outputs = _run(owner, rows, size)
         total = [
-            (one * held[index : index + 1]).double().sum()
-            for one, held in zip(outputs, weights, strict=True)
+            (one[_one(0)] * weights).double().sum()
+            for one, weights in zip(outputs, held, strict=True)
         ]
-        alone = torch.autograd.grad(torch.stack(total).sum(), values, allow_unused=True)
-    # ‖g‖ of the whole, beside which rounding is measured
-    known = [one.double().norm() for one in alone if one is not None]
-    length = float(torch.stack(known).norm()) if known else 0.0
-    for (name, parameter), one in zip(parameters.items(), alone, strict=True):
-        mine = _of_example(owner, name, index)
-        true = torch.zeros_like(parameter) if one is None else one
-        off = float((mine - true.double()).norm())
-        coarse = HALF if parameter.dtype in (torch.float16, torch.bfloat16) else 1.0
-        own = float(true.double().norm())
-        # rounding is a share of the parameter's own gradient or of the whole one
-        if off > coarse * OF_PARAMETER * own and off > coarse * OF_WHOLE * length:
-            yield name
+        values = list(parameters.values())
+        found = torch.autograd.grad(torch.stack(total).sum(), values, allow_unused=True)
+    return {
+        name: (torch.zeros_like(parameter) if one is None else one).double()
+        for (name, parameter), one in zip(parameters.items(), found, strict=True)
+    }
 
 
 def _of_example(owner: Watcher, name: str, index: int) -> Tensor:

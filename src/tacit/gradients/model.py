@@ -6,49 +6,23 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.func import functional_call, grad, vmap
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 from torch.utils.hooks import RemovableHandle
 
-from tacit.gradients.batches import random_states, same_states, without_autocast
+from tacit.gradients.again import AgainNode, Call, Unit, refuse_ordinary
+from tacit.gradients.batches import without_autocast
 from tacit.gradients.calibration import SharedError, calibrate, in_parts
-from tacit.gradients.layers import LayerRule, keeps_turned, rule_of
+from tacit.gradients.draws import Began, marks
+from tacit.gradients.layers import keeps_turned, rule_of
 from tacit.gradients.pieces import ParameterGradients, Room
 
 # What models of transformers keep states in unless they are called with use_cache=False.
 CACHE = ("transformers.cache_utils", "Cache")
-ORDINARY = (
-    "losses: expected private.backward(losses), got an ordinary backward pass through a model that "
-    "trains privately; evaluate under torch.no_grad()"
-)
-
-
-@dataclass(eq=False)
-class Unit:
-    """A module that some parameters' gradients are taken at.
-
-    Attributes:
-        path: of the module, empty for the model itself.
-        module: the module.
-        names: of its parameters, by what they are called in it.
-        rule: how they are found; None for running the module again for each example.
-        rows: which of the tensors that it is given have a row for each example, once known.
-        tried: whether its gradients were held against those of single examples.
-    """
-
-    path: str
-    module: nn.Module
-    names: dict[str, str]
-    rule: LayerRule | None
-    rows: tuple[bool, ...] | None = None
-    tried: bool = False
 
 
 class ModelGradients:
@@ -85,11 +59,14 @@ class ModelGradients:
         self._back: dict[str, int] = {}
         self._handles: list[RemovableHandle] = []
         self._turned: set[str | None] = set()
+        # of the model itself, where it is run again
+        self._whole: _ModuleWatch | None = None
         self._modules = dict(model.named_modules())
 
     def attach(self) -> None:
         """Begin to watch."""
         self.detach()
+        self._whole = None
         self._turned = {one.names.get("weight") for one in self.units if keeps_turned(one.module)}
         root = self.model.register_forward_pre_hook(
             _hidden(self._begin), with_kwargs=True, prepend=True
@@ -98,7 +75,14 @@ class ModelGradients:
         end = self.model.register_forward_hook(_hidden(self._end), always_call=True)
         self._handles.append(end)
         for unit in self.units:
-            hook = _hidden(_ModuleWatch(self, unit).__call__)
+            watch = _ModuleWatch(self, unit)
+            if unit.rule is None and unit.module is self.model:
+                # the passes that are tried first would begin it anew
+                self._whole = watch
+            elif unit.rule is None:
+                before = unit.module.register_forward_pre_hook(_hidden(watch.begin), prepend=True)
+                self._handles.append(before)
+            hook = _hidden(watch.__call__)
             handle = unit.module.register_forward_hook(hook, prepend=True, with_kwargs=True)
             self._handles.append(handle)
 
@@ -330,6 +314,8 @@ class ModelGradients:
             # the passes that were tried have ended, this one goes on
             self._running, self._calls = True, {}
             self.rely()
+        if self._whole is not None:
+            self._whole.begin(self.model, args)
 
     def _end(self, *_: Any) -> None:
         if not self._paused:
@@ -368,6 +354,11 @@ class _ModuleWatch:
 
     def __init__(self, owner: ModelGradients, unit: Unit) -> None:
         self.owner, self.unit = owner, unit
+        self._began: Began | None = None
+
+    def begin(self, module: nn.Module, _: Any) -> None:
+        """Keep how a module begins that may draw random numbers."""
+        self._began = Began.now(module) if self.owner.watching else None
 
     def __call__(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
@@ -387,6 +378,8 @@ class _ModuleWatch:
                 output = output.expand(owner.count, *output.shape[1:])
             caught: Tensor = _RuleNode.apply(output, given.detach(), owner.anchor, self)  # type: ignore[no-untyped-call]
             return caught
+        began, self._began = self._began or Began.now(module), None
+        drew = began.drew(module)
         leaves, form = pytree.tree_flatten(output)
         places = [
             place
@@ -402,10 +395,12 @@ class _ModuleWatch:
         slots = [isinstance(one, Tensor) for one in inputs]
         if owner.seen is not None:
             owner.seen[id(unit)] = [one.shape[0] if one.ndim else -1 for one in tensors]
-        call = _Call(self, others, slots, shape)
-        found = _AgainNode.apply(  # type: ignore[no-untyped-call]
-            call, len(places), owner.anchor, *(leaves[place] for place in places), *tensors
-        )
+        outputs = [leaves[place] for place in places]
+        call = Call(
+            owner, unit, others, slots, shape, began, drew, began.drew_elsewhere(),
+            marks(outputs, owner.count) if drew else [],
+        )  # fmt: skip
+        found = AgainNode.apply(call, len(places), owner.anchor, *outputs, *tensors)  # type: ignore[no-untyped-call]
         for place, one in zip(places, found, strict=True):
             leaves[place] = one
         return pytree.tree_unflatten(leaves, form)
@@ -413,7 +408,7 @@ class _ModuleWatch:
     def receive(self, inputs: Tensor, gradients: Tensor) -> None:
         """Take the gradient of an output by the rule of the layer."""
         owner, unit = self.owner, self.unit
-        _refuse_ordinary(owner)
+        refuse_ordinary(owner)
         assert unit.rule is not None
         if gradients.ndim == 0 or gradients.shape[0] != owner.count:
             raise SharedError(unit.path, f"{tuple(gradients.shape)} of {owner.count}")
@@ -438,11 +433,6 @@ def is_cache(given: Any) -> bool:
     return any((one.__module__, one.__name__) == CACHE for one in bases)
 
 
-def _refuse_ordinary(owner: ModelGradients) -> None:
-    if not owner.capturing:
-        raise RuntimeError(ORDINARY)
-
-
 class _RuleNode(torch.autograd.Function):
     """The identity, which shows its gradient to a layer's rule beside the layer's input."""
 
@@ -461,145 +451,6 @@ class _RuleNode(torch.autograd.Function):
         (inputs,) = ctx.saved_tensors
         ctx.watch.receive(inputs, gradients)
         return (gradients if ctx.needs_input_grad[0] else None), None, None, None
-
-
-@dataclass(frozen=True, eq=False)
-class _Call:
-    """One call of a module, as it can be made again.
-
-    Attributes:
-        watch: of the module.
-        others: what was given, None in place of tensors.
-        slots: where tensors were.
-        shape: how it was nested.
-    """
-
-    watch: _ModuleWatch
-    others: list[Any]
-    slots: list[bool]
-    shape: Any
-
-    def given(self, tensors: Sequence[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return positional and named arguments with these tensors."""
-        rest = iter(tensors)
-        leaves = [
-            next(rest) if slot else other
-            for other, slot in zip(self.others, self.slots, strict=True)
-        ]
-        args, kwargs = pytree.tree_unflatten(leaves, self.shape)
-        return args, kwargs
-
-
-class _AgainNode(torch.autograd.Function):
-    """The identity of several outputs, whose gradients are run through the module again."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, call: _Call, outputs: int, _anchor: Tensor, *tensors: Tensor
-    ) -> tuple[Tensor, ...]:
-        # an output that nothing came of has None, whatever its shape
-        ctx.set_materialize_grads(False)
-        ctx.call = call
-        ctx.outputs = outputs
-        ctx.save_for_backward(*tensors[outputs:])
-        return tuple(one.detach() for one in tensors[:outputs])
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
-        inputs = ctx.saved_tensors
-        _run_again(ctx.call, inputs, gradients)
-        passed = (
-            one if needed else None
-            for one, needed in zip(gradients, ctx.needs_input_grad[3:], strict=False)
-        )
-        return (None, None, None, *passed, *[None] * len(inputs))
-
-
-def _run_again(call: _Call, inputs: Sequence[Tensor], gradients: Sequence[Any]) -> None:
-    """Add the gradients of a module's parameters, the module run again for each example."""
-    owner, unit = call.watch.owner, call.watch.unit
-    _refuse_ordinary(owner)
-    count = owner.count
-    rows = unit.rows
-    if rows is None or len(rows) != len(inputs):
-        rows = tuple(one.ndim > 0 and one.shape[0] == count for one in inputs)
-    # outputs without a row for each example have gradients of all of them at once
-    used = [place for place, one in enumerate(gradients) if one is not None]
-    gradients = [gradients[place] for place in used]
-    if any(one.ndim == 0 or one.shape[0] != count for one in gradients):
-        raise SharedError(unit.path, f"outputs shared by {count}")
-    parameters = {local: owner.parameters[name].detach() for local, name in unit.names.items()}
-
-    def single(values: dict[str, Tensor], given: tuple[Tensor, ...], back: Any) -> Tensor:
-        # Σ ⟨g, y(θ)⟩ of one example, whose gradient is Jᵀg
-        args, kwargs = call.given(given)
-        output = functional_call(unit.module, values, args, kwargs)
-        leaves = [
-            one
-            for one in pytree.tree_leaves(output)
-            if isinstance(one, Tensor) and one.is_floating_point()
-        ]
-        terms = [(leaves[place] * held).sum() for place, held in zip(used, back, strict=True)]
-        return torch.stack([one.double() for one in terms]).sum()
-
-    device, states = gradients[0].device, random_states(unit.module)
-    with owner.paused(), torch.enable_grad(), without_autocast(device):
-        found = _mapped(single, parameters, inputs, rows, gradients)
-        if found is None:
-            try:
-                found = _one_by_one(single, parameters, inputs, rows, gradients)
-            except (RuntimeError, TypeError, IndexError) as error:
-                raise SharedError(unit.path, f"{type(error).__name__} of one alone") from error
-    if not same_states(states, random_states(unit.module)):
-        raise ValueError(
-            f"model: expected no dropout in {unit.path or 'the model itself'}, which is run again "
-            f"for each example to find the gradients of {next(iter(unit.names.values()))}; set it "
-            "to 0, or freeze that parameter"
-        )
-    for local, name in unit.names.items():
-        owner.into(name).add_dense(found[local].detach())
-    owner.came_back(list(unit.names.values()))
-
-
-def _mapped(
-    single: Any,
-    parameters: dict[str, Tensor],
-    inputs: Sequence[Tensor],
-    rows: Sequence[bool],
-    gradients: Sequence[Tensor],
-) -> dict[str, Tensor] | None:
-    """Return (B, …) gradients by ``torch.func``; None where it cannot follow the module."""
-    inputs = tuple(one.unsqueeze(1) if row else one for one, row in zip(inputs, rows, strict=True))
-    over = (None, tuple(0 if row else None for row in rows), 0)
-    back = tuple(one.unsqueeze(1) for one in gradients)
-    try:
-        # the fused kernels of attention have no rule of vmap
-        with sdpa_kernel(SDPBackend.MATH):
-            found: dict[str, Tensor] = vmap(grad(single), in_dims=over)(parameters, inputs, back)
-    except (RuntimeError, TypeError, ValueError):
-        return None
-    return found
-
-
-def _one_by_one(
-    single: Any,
-    parameters: dict[str, Tensor],
-    inputs: Sequence[Tensor],
-    rows: Sequence[bool],
-    gradients: Sequence[Tensor],
-) -> dict[str, Tensor]:
-    """Return (B, …) gradients, one forward and one backward pass for each example."""
-    leaves = {name: one.clone().requires_grad_() for name, one in parameters.items()}
-    kept: dict[str, list[Tensor]] = {name: [] for name in leaves}
-    for index in range(gradients[0].shape[0]):
-        here = slice(index, index + 1)
-        given = tuple(one[here] if row else one for one, row in zip(inputs, rows, strict=True))
-        value = single(leaves, given, tuple(one[here] for one in gradients))
-        found = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
-        for (name, leaf), one in zip(leaves.items(), found, strict=True):
-            kept[name].append(torch.zeros_like(leaf) if one is None else one)
-    return {name: torch.stack(every) for name, every in kept.items()}
 
 
 def _units(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> Iterator[Unit]:

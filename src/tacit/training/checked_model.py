@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from tacit.gradients.batches import (
     batch_size,
     check_losses,
     evaluating,
+    map_tensors,
     part,
     refuse_mixing,
     refuse_without_numbers,
@@ -39,7 +41,8 @@ class CheckedLayer:
         parameters: how many numbers of it are trained.
         way: how the gradients of its examples are found.
         error: largest ``‖G_i − g_i‖/‖g_i‖`` of the first and the last example, g_i by a pass of
-            that example alone; a layer's ‖g_i‖ counts as 2% of the whole model's at least.
+            that example alone; a layer's ‖g_i‖ counts as 2% of the whole model's at least. Of all
+            layers in double precision where single precision leaves one of them in doubt.
     """
 
     path: str
@@ -57,11 +60,13 @@ class CheckedModel:
         layers: that are trained.
         frozen: numbers of the model that are not.
         seconds: a pass back for each example, and one of a plain mean, the fastest of three each.
+        double: whether errors are those in double precision.
     """
 
     layers: tuple[CheckedLayer, ...]
     frozen: int
     seconds: tuple[float, float]
+    double: bool = False
 
     @property
     def right(self) -> bool:
@@ -78,6 +83,8 @@ class CheckedModel:
         ]
         private, plain = self.seconds
         total = sum(one.parameters for one in self.layers)
+        if self.double:
+            lines.append("errors are those in double precision: single precision rounds more")
         lines.append(
             f"{total:,} numbers are trained, {self.frozen:,} are not; gradients of every example "
             f"take {private / plain:.1f} times a plain pass"
@@ -118,16 +125,11 @@ def check_model(
         raise ValueError(f"inputs: expected at least two examples, got {count}")
     # masks that are drawn would differ between a batch and a single example
     with evaluating(model):
-        plain = {place: _single(model, inputs, losses, trained, place) for place in (0, count - 1)}
-        if not all(one.isfinite().all() for held in plain.values() for one in held.values()):
-            raise ValueError("inputs: expected examples of finite gradients, got other values")
         plain_seconds = _fastest(lambda: _backward(losses(model, inputs), count, trained))
-        gradients = ModelGradients(model, trained)
-        gradients.attach()
-        try:
-            errors, seconds = _compared(gradients, model, inputs, losses, plain)
-        finally:
-            gradients.detach()
+        gradients, errors, seconds = _held(model, inputs, losses, trained)
+        # what rounding alone moves is told from what is wrong by rounding less
+        exact = None if max(errors.values()) <= RIGHT else _in_double(model, inputs, losses)
+    errors = exact or errors
     layers = tuple(
         CheckedLayer(
             path=unit.path or "(model)",
@@ -139,7 +141,44 @@ def check_model(
         for unit in gradients.units
     )
     others = sum(one.numel() for name, one in model.named_parameters() if name not in trained)
-    return CheckedModel(layers, others, (seconds, plain_seconds))
+    return CheckedModel(layers, others, (seconds, plain_seconds), exact is not None)
+
+
+def _held(
+    model: nn.Module,
+    inputs: Any,
+    losses: Callable[[nn.Module, Any], Tensor],
+    trained: dict[str, nn.Parameter],
+) -> tuple[ModelGradients, dict[str, float], float]:
+    """Return where gradients are taken, their errors beside single passes, and the seconds."""
+    places = (0, batch_size(inputs) - 1)
+    plain = {place: _single(model, inputs, losses, trained, place) for place in places}
+    if not all(one.isfinite().all() for held in plain.values() for one in held.values()):
+        raise ValueError("inputs: expected examples of finite gradients, got other values")
+    gradients = ModelGradients(model, trained)
+    gradients.attach()
+    try:
+        errors, seconds = _compared(gradients, model, inputs, losses, plain)
+    finally:
+        gradients.detach()
+    return gradients, errors, seconds
+
+
+def _in_double(
+    model: nn.Module, inputs: Any, losses: Callable[[nn.Module, Any], Tensor]
+) -> dict[str, float] | None:
+    """Return the errors of a copy in double precision; None of a model that has none."""
+    try:
+        exact = copy.deepcopy(model).double()
+        trained = {name: one for name, one in exact.named_parameters() if one.requires_grad}
+        rows = map_tensors(inputs, lambda one: one.double() if _is_real(one) else one)
+        return _held(exact, rows, losses, trained)[1]
+    except (RuntimeError, TypeError, ValueError):
+        return None
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point()
 
 
 def _single(

@@ -49,6 +49,7 @@ def check(
             "layers": layers,
             "frozen": found.frozen,
             "seconds": {"examples": private, "plain": plain},
+            "double": found.double,
         }
     )
     output.tell()

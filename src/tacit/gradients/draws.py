@@ -1,0 +1,191 @@
+"""What a module drew as it ran, and the part of it that is of each example."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tacit.gradients.batches import random_states, same_states
+
+# Functions that return what they drew, whatever they were given.
+DRAWS = {
+    "bernoulli", "bernoulli_", "rand", "rand_like", "randn", "randn_like", "randint",
+    "randint_like", "randperm", "uniform", "uniform_", "normal", "normal_", "exponential",
+    "exponential_", "native_dropout",
+}  # fmt: skip
+DROPOUT = "native_dropout"
+
+
+class DrawError(RuntimeError):
+    """What was drawn for a batch is not told apart by its examples."""
+
+
+@dataclass(frozen=True, eq=False)
+class Began:
+    """How a module began to run: where generators stood, and in which precision.
+
+    Attributes:
+        states: of torch's.
+        others: of Python's and of NumPy's.
+        autocast: the type of device, the precision, and whether it was on.
+    """
+
+    states: list[Tensor]
+    others: tuple[Any, bytes]
+    autocast: tuple[str, torch.dtype, bool] | None
+
+    @staticmethod
+    def now(module: nn.Module) -> Began:
+        """Return where all stands before a module runs."""
+        # of a module without parameters, such as the loss of one, the host's
+        kind = next((one.device.type for one in module.parameters()), "cpu")
+        autocast = None
+        if torch.amp.is_autocast_available(kind):
+            autocast = kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)
+        return Began(random_states(module), _others(), autocast)
+
+    def drew(self, module: nn.Module) -> bool:
+        """Whether anything was drawn since."""
+        return not same_states(self.states, random_states(module)) or self.drew_elsewhere()
+
+    def drew_elsewhere(self) -> bool:
+        """Whether Python's generator or NumPy's was drawn from since."""
+        return self.others != _others()
+
+    @property
+    def in_half(self) -> bool:
+        """Whether it ran in half precision."""
+        return self.autocast is not None and self.autocast[2]
+
+    def precision(self) -> AbstractContextManager[Any]:
+        """Run in the precision of that time."""
+        if self.autocast is None:
+            return nullcontext()
+        kind, precision, on = self.autocast
+        return torch.autocast(kind, dtype=precision, enabled=on, cache_enabled=False)
+
+
+class Drawn(TorchDispatchMode):
+    """Keeps what is drawn, in its order."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.values: list[Tensor] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        found = func(*args, **(kwargs or {}))
+        if _draws(func):
+            # what follows may scale it in place; of dropout the mask
+            self.values.append((found[1] if _name(func) == DROPOUT else found).clone())
+        return found
+
+
+class DrawnAgain(TorchDispatchMode):
+    """Gives each example what was drawn for it among the others of its batch.
+
+    Args:
+        values: that were drawn for all, in their order.
+        count: of examples.
+        place: of the only example that runs; None where ``vmap`` runs each of them.
+    """
+
+    def __init__(self, values: Sequence[Tensor], count: int, place: int | None) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._left, self._count, self._place = list(values), count, place
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        found = func(*args, **(kwargs or {}))
+        if not _draws(func):
+            return found
+        if not self._left:
+            raise DrawError("an example alone draws more often")
+        values = self._left.pop(0)
+        if _name(func) == DROPOUT:
+            mask = found[1].copy_(self._part(values, found[1].shape))
+            share = 1.0 - float(args[1])
+            return args[0] * mask * (1.0 / share if share > 0.0 else 0.0), mask
+        return found.copy_(self._part(values, found.shape))
+
+    def _part(self, values: Tensor, shape: torch.Size) -> Tensor:
+        if self._place is not None:
+            return of_examples(values, shape, self._count)[self._place]
+        # vmap puts examples first
+        if not shape or shape[0] != self._count:
+            raise DrawError("examples draw together")
+        return of_examples(values, shape[1:], self._count)
+
+
+def of_examples(values: Tensor, shape: Sequence[int], count: int) -> Tensor:
+    """Return the values that were drawn for each example, (count, …).
+
+    Args:
+        values: that were drawn for all.
+        shape: that an example alone draws. Examples follow one another along the only dimension in
+            which all drew ``count`` times as many; where all drew as many as one, they share them.
+        count: of examples.
+
+    Raises:
+        DrawError: neither is so.
+    """
+    whole, single = tuple(values.shape), tuple(shape)
+    if whole == single:
+        return values.expand(count, *single)
+    for place in range(min(len(whole), len(single))):
+        if whole == (*single[:place], count * single[place], *single[place + 1 :]):
+            # (…, count · n, …) as (…, count, n, …)
+            apart = values.reshape(*single[:place], count, *single[place:])
+            return apart.movedim(place, 0)
+    raise DrawError(f"{whole} numbers of {count} examples, of which one alone draws {single}")
+
+
+def marks(outputs: Sequence[Tensor], count: int) -> list[Tensor]:
+    """Return what tells the rows of outputs by: two sums of each, weighed, and its length, (B, 3).
+
+    Of what was drawn for another example the sums differ by about the length of the difference.
+
+    Args:
+        outputs: those without a row for each example have none.
+        count: of examples.
+    """
+    found = []
+    for one in outputs:
+        own = one.detach() if one.ndim and one.shape[0] == count else one.new_zeros(0, 1)
+        rows = own.reshape(*own.shape, 1).flatten(1).double()
+        places = torch.arange(rows.shape[1], dtype=torch.float64, device=rows.device)
+        weights = torch.stack([places.cos(), places.sin()], dim=1)
+        found.append(torch.cat([rows @ weights, rows.norm(dim=1, keepdim=True)], dim=1))
+    return found
+
+
+def _others() -> tuple[Any, bytes]:
+    return random.getstate(), pickle.dumps(np.random.get_state(legacy=False))  # noqa: NPY002
+
+
+def _name(func: Any) -> str:
+    return str(func.overloadpacket.__name__)
+
+
+def _draws(func: Any) -> bool:
+    """Whether a function draws, and returns what it drew.
+
+    Raises:
+        DrawError: what it returns is made of what it was given, too.
+    """
+    if torch.Tag.nondeterministic_seeded not in func.tags:
+        return False
+    if _name(func) not in DRAWS:
+        raise DrawError(f"{_name(func)} draws")
+    return True
