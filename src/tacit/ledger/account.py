@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from tacit._ground.numbers import rounded_down, rounded_up
 from tacit.documents import dumps, loads
@@ -33,8 +33,7 @@ EPSILON, DELTA, SQUARE, LEAKAGE = "epsilon", "delta", "mu²", "leakage"
 Key = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Total:
+class Total(NamedTuple):
     """An exact sum of non-negative floats: ``numerator / 2^power``, and how many infinite ones.
 
     Floats and their products are such fractions, and sums of them are sums of integers. The

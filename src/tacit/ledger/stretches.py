@@ -4,29 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 import sqlalchemy as sa
 
-from tacit.ledger.chain import GENESIS, NEWEST_LINK, SEALED, plain_seal
+from tacit.ledger.chain import GENESIS, NEWEST_LINK, SEALED, are_whole
 from tacit.ledger.notions import Budget
 from tacit.ledger.records import CANCELLED, COMMITTED
 from tacit.ledger.rows import budget_of
-from tacit.ledger.sums import Stated, Sums
+from tacit.ledger.structure import damaged
+from tacit.ledger.sums import Statement, Sums
 from tacit.ledger.tables import (
     RELEASE,
     TABLE_OF,
-    RowDigest,
+    RowDigests,
     chain_table,
     digest,
     row_digest,
 )
 
-CHAIN = "chain"
+# the links, and the file itself where the database is one
+CHAIN, FILE = "chain", "file"
 UNPLACED = float("inf")
-ROWS_TOGETHER = 1000
-DIGESTS = {kind: RowDigest(table) for kind, table in TABLE_OF.items()}
-COUNTED = DIGESTS[RELEASE].picked("secret", "number", "status", "guarantees", "reproducible")
+# what was not there yet, or given back
+UNCOUNTED = (None, CANCELLED)
+# So few stay near the processor until they are checked; a server sends more of them at once.
+ROWS_TOGETHER, ROWS_SENT = 64, 1000
+DIGESTS = {kind: RowDigests(table) for kind, table in TABLE_OF.items()}
+COUNTED = itemgetter(
+    *map(
+        DIGESTS[RELEASE].names.index,
+        ("secret", "number", "status", "guarantees", "reproducible"),
+    )
+)
 
 Finding = tuple[float, str]
 Orders = Mapping[str, tuple[float, ...]]
@@ -64,6 +75,22 @@ class Reading:
     # number and digest of every budget, and where it was sealed
     history: list[tuple[float, int, str]] = field(default_factory=list)
 
+    def take(self, later: Reading) -> None:
+        """Add what the stretch after this one gave, and leave no more than its shell there.
+
+        Of many stretches each has sums of nearly every secret: they are not held side by side.
+        """
+        self.findings += later.findings
+        self.after += later.after
+        self.missing += later.missing
+        self.end = later.end if later.end[0] else self.end
+        self.sealed.update(later.sealed)
+        self.totals.join(later.totals)
+        self.earlier.join(later.earlier)
+        self.budgets.update(later.budgets)
+        self.history += later.history
+        later.__dict__.update(Reading().__dict__)
+
 
 def read(connection: sa.Connection, stretch: Stretch, orders: Orders) -> Reading:
     """Read a stretch.
@@ -73,28 +100,34 @@ def read(connection: sa.Connection, stretch: Stretch, orders: Orders) -> Reading
         stretch: what is read.
         orders: the Rényi orders of secrets that do not have the usual ones.
     """
+    if stretch.kind == FILE:
+        return Reading(findings=[(UNPLACED, text) for text in damaged(connection)])
     if stretch.kind == CHAIN:
         return _links(connection, stretch)
     return _rows(connection, stretch, orders)
 
 
-def _streamed(connection: sa.Connection, query: sa.Select[Any]) -> Iterator[Sequence[Any]]:
+def streamed(connection: sa.Connection, query: sa.Select[Any]) -> Iterator[Sequence[Any]]:
     """Return the rows of a query, a few at a time: a ledger may be larger than the memory.
 
     SQLite's are as its driver gives them, which takes a third less than rows of SQLAlchemy; a
     server sends them all at once unless it is asked otherwise.
     """
-    plain = connection.dialect.name == "sqlite"
-    options = {} if plain else {"yield_per": ROWS_TOGETHER}
-    found = connection.execute(query, execution_options=options)
-    rows: Any = found.cursor if plain else found
-    while some := rows.fetchmany(ROWS_TOGETHER):
-        yield from some
-    found.close()
+    if connection.dialect.name == "sqlite":
+        found = connection.execute(query)
+        rows: Any = found.cursor
+        while some := rows.fetchmany(ROWS_TOGETHER):
+            yield some
+        found.close()
+    else:
+        found = connection.execute(query, execution_options={"yield_per": ROWS_SENT})
+        for sent in found.partitions():
+            for start in range(0, len(sent), ROWS_TOGETHER):
+                yield sent[start : start + ROWS_TOGETHER]
 
 
 def _links(connection: sa.Connection, stretch: Stretch) -> Reading:
-    found, table = Reading(), chain_table.c
+    found, table, last = Reading(), chain_table.c, dict[str, Sequence[Any]]()
     before = connection.execute(NEWEST_LINK.where(table.place < stretch.first)).first()
     place, previous = (0, GENESIS) if before is None else (int(before[0]), before[1])
     columns = [chain_table.c[name] for name in SEALED]
@@ -103,11 +136,21 @@ def _links(connection: sa.Connection, stretch: Stretch) -> Reading:
         .where(table.place.between(stretch.first, stretch.last))
         .order_by(table.place)
     )
-    for *content, sealed in _streamed(connection, query):
-        earlier, at, kind, number, secret, _, _, _, account = content
-        if at == place + 1 and earlier == previous and sealed == plain_seal(content):
-            pass
-        elif at != place + 1:
+    for links in streamed(connection, query):
+        if not are_whole(links, place, previous):
+            _doubted(found, links, place, previous)
+        last.update({link[4]: link for link in links})
+        place, previous = links[-1][1], links[-1][-1]
+    found.sealed = {secret: (link[1], link[8]) for secret, link in last.items()}
+    found.end = (place, previous)
+    return found
+
+
+def _doubted(found: Reading, links: Sequence[Sequence[Any]], place: int, previous: str) -> None:
+    """Say what is wrong with links, one after the other, where it is anything."""
+    for *content, sealed in links:
+        earlier, at, kind, number, secret = content[:5]
+        if at != place + 1:
             found.missing.append(place + 1)
             found.findings.append((place + 1, f"{span(place + 1, at - 1)} missing from the chain"))
         elif sealed != digest(content):
@@ -120,10 +163,7 @@ def _links(connection: sa.Connection, stretch: Stretch) -> Reading:
             )
         if kind not in TABLE_OF:
             found.findings.append((at, f"record {at} is of an unknown kind"))
-        found.sealed[secret] = (at, account)
         place, previous = at, sealed
-    found.end = (place, previous)
-    return found
 
 
 def span(first: int, last: int) -> str:
@@ -133,53 +173,70 @@ def span(first: int, last: int) -> str:
 
 def _rows(connection: sa.Connection, stretch: Stretch, orders: Orders) -> Reading:
     """Hold every row against what sealed it last, and add it to the account of its secret."""
-    found, digests = Reading(), DIGESTS[stretch.kind]
-    named = digests.picked("secret", "number")
-    for *values, place, content in _streamed(connection, _sealed_rows(stretch)):
-        secret, number = named(values)
-        if not _is_sealed(digests, values, content):
-            name = f"{stretch.kind} {number} of secret {secret!r}"
-            if place is None:
-                found.findings.append((UNPLACED, f"{name} was inserted"))
-            else:
-                found.after.append((place, f"{name} was edited"))
-        elif stretch.kind == RELEASE:
-            _count(connection, stretch, found, place, values, orders)
-        elif place <= stretch.newest:
-            found.budgets[secret] = budget_of(digests.row(values))
-            found.history.append((place, number, content))
+    found, digests, last = Reading(), DIGESTS[stretch.kind], stretch.first - 1
+    numbered = digests.names.index("number")
+    for rows in streamed(connection, _sealed_rows(stretch)):
+        numbers = [row[numbered] for row in rows]
+        sealed: Sequence[Sequence[Any]] = rows
+        if not _are_sealed(digests, rows):
+            sealed = [row for row in rows if row[-1] == row_digest(digests.row(row))]
+            _edited(found, stretch.kind, [row for row in rows if row not in sealed])
+        if len({last, *numbers}) <= len(numbers):
+            # they come in the order of their numbers
+            twice = {number for number in numbers if [last, *numbers].count(number) > 1}
+            found.findings += [(UNPLACED, f"{stretch.kind} {n} is there twice") for n in twice]
+        last = numbers[-1]
+        if stretch.kind == RELEASE:
+            _count(connection, stretch, found, sealed, orders)
+            continue
+        for row in sealed:
+            *_, place, content = row
+            if place <= stretch.newest:
+                budget = digests.row(row)
+                found.budgets[budget["secret"]] = budget_of(budget)
+                found.history.append((place, budget["number"], content))
     return found
 
 
-def _is_sealed(digests: RowDigest, values: Sequence[Any], content: str | None) -> bool:
-    """Whether a row is what its last link says; one that is unlike its kind is digested slowly."""
+def _are_sealed(digests: RowDigests, rows: Sequence[Sequence[Any]]) -> bool:
+    """Whether rows are ordinary ones, each what its last link says."""
     try:
-        if digests(values) == content:
-            return True
+        return digests(rows) == [row[-1] for row in rows]
     except (TypeError, KeyError):
-        pass
-    return content == row_digest(digests.row(values))
+        return False
+
+
+def _edited(found: Reading, kind: str, rows: Sequence[Sequence[Any]]) -> None:
+    for row in rows:
+        whole, place = DIGESTS[kind].row(row), row[-2]
+        name = f"{kind} {whole['number']} of secret {whole['secret']!r}"
+        if place is None:
+            found.findings.append((UNPLACED, f"{name} was inserted"))
+        else:
+            found.after.append((place, f"{name} was edited"))
 
 
 def _count(
     connection: sa.Connection,
     stretch: Stretch,
     found: Reading,
-    place: int,
-    values: Sequence[Any],
+    rows: Sequence[Sequence[Any]],
     orders: Orders,
 ) -> None:
-    """Add a release to the account of its secret, and as it was at the checkpoint."""
-    secret, number, status, guarantees, reproducible = COUNTED(values)
-    if place > stretch.newest:
-        status = _status(connection, number, stretch.newest)
-    moments = [(found.totals, status)]
-    if stretch.since:
-        moments.append((found.earlier, _status(connection, number, stretch.since)))
-    for sums, was in moments:
-        if was not in (None, CANCELLED):
-            committed, own = was == COMMITTED, orders.get(secret)
-            sums.add(secret, Stated(guarantees, bool(reproducible), committed, own))
+    """Add releases to the accounts of their secrets, and as they were at the checkpoint."""
+    since, newest = stretch.since, stretch.newest
+    kept, before = list[tuple[str, Statement]](), list[tuple[str, Statement]]()
+    for row in rows:
+        secret, number, status, guarantees, reproducible = COUNTED(row)
+        own = orders.get(secret)
+        if row[-2] > newest:
+            status = _status(connection, number, newest)
+        if status not in UNCOUNTED:
+            kept.append((secret, (guarantees, reproducible, status == COMMITTED, own)))
+        if since and (status := _status(connection, number, since)) not in UNCOUNTED:
+            before.append((secret, (guarantees, reproducible, status == COMMITTED, own)))
+    found.totals.add(kept)
+    found.earlier.add(before)
 
 
 def _sealed_rows(stretch: Stretch) -> sa.Select[Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from tacit.ledger.account import DEFAULT_ORDERS, Key, Total, amounts_of
 from tacit.ledger.rows import row_charges
@@ -16,18 +16,16 @@ SPARE_BITS = 64
 MOST_KEPT = 20_000
 
 
-class Stated(NamedTuple):
-    """What a row says of its cost; ``orders`` are those that its secret's curves are counted at."""
+# What a row says of its cost: guarantees, whether it is reproducible, whether it is committed, and
+# the orders that its secret's curves are counted at, None for the usual ones.
+Statement = tuple[str, bool, bool, tuple[float, ...] | None]
 
-    guarantees: str
-    reproducible: bool
-    committed: bool
-    orders: tuple[float, ...] | None = None
 
-    def amounts(self) -> Mapping[Key, Total]:
-        """Return what it adds to the totals."""
-        charges = row_charges({"guarantees": self.guarantees, "reproducible": self.reproducible})
-        return amounts_of(charges, self.orders or DEFAULT_ORDERS, self.committed)
+def amounts(statement: Statement) -> Mapping[Key, Total]:
+    """Return what a row adds to the totals."""
+    guarantees, reproducible, committed, orders = statement
+    charges = row_charges({"guarantees": guarantees, "reproducible": bool(reproducible)})
+    return amounts_of(charges, orders or DEFAULT_ORDERS, committed)
 
 
 class Sums:
@@ -42,18 +40,24 @@ class Sums:
         # of every field: its place, in the order of the fields, and its power
         self.powers: dict[tuple[Key, bool], int] = {}
         self.numbers: dict[str, int] = {}
-        self._kept: dict[Stated, int] = {}
+        self._kept: dict[Statement, int] = {}
 
-    def add(self, secret: str, stated: Stated) -> None:
-        """Add one release."""
-        number = self._kept.get(stated)
-        if number is None:
-            if len(self._kept) >= MOST_KEPT:
-                self._kept.clear()
-            # what follows may lay out all fields anew, and what is kept with them
-            number = self._packed(stated.amounts())
-            self._kept[stated] = number
-        self.numbers[secret] = self.numbers.get(secret, 0) + number
+    def __getstate__(self) -> dict[str, Any]:
+        """Send no more than the sums to another process."""
+        return {**self.__dict__, "_kept": {}}
+
+    def add(self, releases: Iterable[tuple[str, Statement]]) -> None:
+        """Add releases about secrets, one by one."""
+        kept = self._kept
+        for secret, statement in releases:
+            number = kept.get(statement)
+            if number is None:
+                if len(kept) >= MOST_KEPT:
+                    kept.clear()
+                # what follows may lay out all fields anew, and what is kept with them
+                kept[statement] = number = self._packed(amounts(statement))
+            numbers = self.numbers
+            numbers[secret] = numbers.get(secret, 0) + number
 
     def join(self, other: Sums) -> None:
         """Add all that another has counted."""
@@ -82,35 +86,35 @@ class Sums:
             found[key] = Total.lowest(*one)
         return found
 
-    def _packed(self, amounts: Mapping[Key, Total]) -> int:
-        """Return amounts as one number, after all fields were made as wide as it needs."""
-        if not self._fits(amounts):
+    def _packed(self, totals: Mapping[Key, Total]) -> int:
+        """Return totals as one number, after all fields were made as wide as it needs."""
+        if not self._fits(totals):
             held = {secret: self.of(secret) for secret in self.numbers}
-            self._lay_out([amounts, *held.values()])
-            self.numbers = {secret: self._number(totals) for secret, totals in held.items()}
-        return self._number(amounts)
+            self._lay_out([totals, *held.values()])
+            self.numbers = {secret: self._number(own) for secret, own in held.items()}
+        return self._number(totals)
 
-    def _number(self, amounts: Mapping[Key, Total]) -> int:
+    def _number(self, totals: Mapping[Key, Total]) -> int:
         number = 0
         for place, ((key, infinite), power) in enumerate(self.powers.items()):
-            if (amount := amounts.get(key)) is not None:
+            if (amount := totals.get(key)) is not None:
                 field = amount.infinite if infinite else amount.numerator << (power - amount.power)
                 number += field << (place * self.width)
         return number
 
-    def _fits(self, amounts: Mapping[Key, Total]) -> bool:
+    def _fits(self, totals: Mapping[Key, Total]) -> bool:
         """Whether 2^COUNT_BITS of such amounts fit; what was never seen is a field at the end."""
-        for field, power, numerator in _fields(amounts):
+        for field, power, numerator in _fields(totals):
             own = self.powers.get(field, power)
             if own < power or numerator.bit_length() + own - power + COUNT_BITS > self.width:
                 return False
-        for field, power, _ in _fields(amounts):
+        for field, power, _ in _fields(totals):
             self.powers.setdefault(field, power)
         return True
 
     def _lay_out(self, whole: Sequence[Mapping[Key, Total]]) -> None:
         """Make every field as precise and as wide as all of these need, and wider."""
-        found = [field for amounts in whole for field in _fields(amounts)]
+        found = [field for totals in whole for field in _fields(totals)]
         for field, power, _ in found:
             if power > self.powers.get(field, -1):
                 # a power of 0 is a count, and stays one
@@ -122,9 +126,9 @@ class Sums:
         self._kept.clear()
 
 
-def _fields(amounts: Mapping[Key, Total]) -> Iterator[tuple[tuple[Key, bool], int, int]]:
-    """Return field, power and numerator of amounts; how many are infinite is a field of its own."""
-    for key, amount in amounts.items():
+def _fields(totals: Mapping[Key, Total]) -> Iterator[tuple[tuple[Key, bool], int, int]]:
+    """Return field, power and numerator of totals; how many are infinite is a field of its own."""
+    for key, amount in totals.items():
         yield (key, False), amount.power, amount.numerator
         if amount.infinite:
             yield (key, True), 0, amount.infinite

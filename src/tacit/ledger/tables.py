@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from operator import index, itemgetter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import index
 from typing import Any
 
 import sqlalchemy as sa
@@ -113,9 +113,14 @@ TABLE_OF = {BUDGET: budget_table, RELEASE: entry_table}
 _CANONICAL = json.JSONEncoder(sort_keys=True, default=repr)
 
 
+def canonical(content: Any) -> str:
+    """Return a value as canonical JSON."""
+    return _CANONICAL.encode(content)
+
+
 def digest(content: Any) -> str:
     """Return the SHA-256 of a value as canonical JSON."""
-    return hashlib.sha256(_CANONICAL.encode(content).encode()).hexdigest()
+    return hashlib.sha256(canonical(content).encode()).hexdigest()
 
 
 def row_digest(row: Mapping[Any, Any]) -> str:
@@ -123,47 +128,65 @@ def row_digest(row: Mapping[Any, Any]) -> str:
     return digest({str(name): value for name, value in row.items()})
 
 
-_TEXT = json.encoder.encode_basestring_ascii
-# What canonical JSON makes of a value as the driver gives it; another type is a TypeError.
-_WRITTEN: Mapping[type[Any], Callable[[Any], str]] = {
-    sa.Integer: int.__repr__,
-    sa.Double: float.__repr__,
-    sa.Text: _TEXT,
-    ZeroOrOne: lambda value: {0: "false", 1: "true"}[index(value)],
+# canonical JSON of a text
+TEXT = json.encoder.encode_basestring_ascii
+FLAGS = {0: "false", 1: "true"}
+
+
+def _alone(kind: type[Any]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    def values(column: Sequence[Any]) -> Sequence[Any]:
+        if {*map(type, column)} - {kind}:
+            raise TypeError(f"expected {kind.__name__} alone")
+        return column
+
+    return values
+
+
+# How canonical JSON writes a column as the driver gives it: numbers by their repr, the rest as the
+# text that stands here. A value of another type is a TypeError.
+_WRITTEN: Mapping[type[Any], tuple[str, Callable[[Sequence[Any]], Iterable[Any]]]] = {
+    sa.Integer: ("%r", _alone(int)),
+    sa.Double: ("%r", _alone(float)),
+    sa.Text: ("%s", lambda column: map(TEXT, column)),
+    ZeroOrOne: ("%s", lambda column: [FLAGS[index(value)] for value in column]),
 }
 
 
-class RowDigest:
+class RowDigests:
     """Digests of a table's rows, their columns sorted by name, as the driver gives them.
 
-    Written column by column, an ordinary row is digested in a third of the time of ``row_digest``,
+    Written column by column, ordinary rows are digested in a quarter of the time of ``row_digest``,
     and to the same: any other value gives another digest, a TypeError or a KeyError.
     """
 
     def __init__(self, table: sa.Table) -> None:
         self.columns = sorted(table.c, key=lambda column: column.name)
         self.names = [column.name for column in self.columns]
-        self._template = "{" + ", ".join(f"{_TEXT(name)}: %s" for name in self.names) + "}"
-        self._written = [
-            _or_null(_WRITTEN[type(c.type)]) if c.nullable else _WRITTEN[type(c.type)]
-            for c in self.columns
-        ]
-
-    def picked(self, *names: str) -> Callable[[Sequence[Any]], Any]:
-        """Return what takes the values of some columns out of all."""
-        return itemgetter(*map(self.names.index, names))
+        self._written = [_written(column) for column in self.columns]
+        named = zip(self.names, self._written, strict=True)
+        self._template = "{" + ", ".join(f"{TEXT(name)}: {how}" for name, (how, _) in named) + "}"
 
     def row(self, values: Sequence[Any]) -> dict[str, Any]:
-        """Return values of the driver as a row, its flags as flags."""
+        """Return values of the driver as a row, its flags as flags; what stands behind is left."""
         flags = {c.name for c in self.columns if isinstance(c.type, ZeroOrOne)}
-        whole = zip(self.names, values, strict=True)
+        whole = zip(self.names, values, strict=False)
         return {name: as_flag(value) if name in flags else value for name, value in whole}
 
-    def __call__(self, values: Sequence[Any]) -> str:
-        """Return the digest of an ordinary row."""
-        written = tuple([write(value) for write, value in zip(self._written, values, strict=True)])
-        return hashlib.sha256((self._template % written).encode()).hexdigest()
+    def __call__(self, rows: Sequence[Sequence[Any]]) -> list[str]:
+        """Return the digests of ordinary rows; what stands behind their columns is left."""
+        columns = zip(self._written, zip(*rows, strict=True), strict=False)
+        written = zip(*[write(column) for (_, write), column in columns], strict=True)
+        template = self._template
+        return [hashlib.sha256((template % values).encode()).hexdigest() for values in written]
 
 
-def _or_null(write: Callable[[Any], str]) -> Callable[[Any], str]:
-    return lambda value: "null" if value is None else write(value)
+def _written(column: sa.Column[Any]) -> tuple[str, Callable[[Sequence[Any]], Iterable[Any]]]:
+    how, write = _WRITTEN[type(column.type)]
+    if not column.nullable:
+        return how, write
+
+    def or_null(values: Sequence[Any]) -> Iterable[Any]:
+        others = (how % value for value in write([one for one in values if one is not None]))
+        return ["null" if value is None else next(others) for value in values]
+
+    return "%s", or_null

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,12 +16,24 @@ from tacit.ledger.account import DEFAULT_ORDERS, Account, account_from_json
 from tacit.ledger.chain import GENESIS, HEAD, head_text, parse_head
 from tacit.ledger.notions import RENYI_DP
 from tacit.ledger.store import LedgerStore
-from tacit.ledger.stretches import CHAIN, UNPLACED, Finding, Orders, Reading, Stretch, read
-from tacit.ledger.sums import Sums
+from tacit.ledger.stretches import (
+    CHAIN,
+    FILE,
+    UNPLACED,
+    Finding,
+    Orders,
+    Reading,
+    Stretch,
+    read,
+    streamed,
+)
+from tacit.ledger.structure import added
 from tacit.ledger.tables import (
     BUDGET,
     RELEASE,
     TABLE_OF,
+    as_flag,
+    canonical,
     chain_table,
     digest,
     meta_table,
@@ -30,6 +43,15 @@ from tacit.ledger.tables import (
 CHECKPOINT = re.compile(f"({HEAD.pattern}):([0-9a-f]{{64}})")
 # So many links or rows are read by one worker at a time; fewer are read at one moment, here.
 STRETCH = 100_000
+# What stands in the account of a secret whose curves are counted at the usual orders.
+USUAL_ORDERS = f'"orders": {canonical(DEFAULT_ORDERS)}, "totals": ['
+ACCOUNT = secret_table.c.account
+ACCOUNTS = sa.select(
+    *(secret_table.c[name] for name in ("secret", "account", "budgeted", "place")),
+    chain_table.c.secret.label("whose"), chain_table.c.account.label("sealed"),
+).select_from(
+    secret_table.outerjoin(chain_table, chain_table.c.place == secret_table.c.place)
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,28 +128,25 @@ class Verifier:
         """Check everything, and that the chain goes through the heads noted."""
         newest = self._newest()
         links = self._read(CHAIN, newest, {})
-        end = links[-1].end if links else self.begun
-        for reading in links:
-            self.missing += reading.missing
-            self.sealed |= reading.sealed
+        self.missing, self.sealed = links.missing, links.sealed
+        end = links.end if links.end[0] else self.begun
         self._end(end)
         for place, kept in noted:
             self._noted(place, kept)
-        accounts = self._stored_accounts()
-        orders = {s: a.orders for s, a in accounts.items() if a.orders != DEFAULT_ORDERS}
+        orders = self._orders()
         budgets, releases = (self._read(kind, newest, orders) for kind in (BUDGET, RELEASE))
         for kind in (BUDGET, RELEASE):
             self._deleted(kind, newest)
-        for reading in (*links, *budgets, *releases):
+        state = self._accounts(orders, budgets, releases)
+        for reading in (links, budgets, releases):
             self.findings += reading.findings
             self.findings += [(self._since(place), text) for place, text in reading.after]
-        self._totals(accounts, budgets, releases)
+        self.findings += [(UNPLACED, text) for text in added(self.connection)]
         found = tuple(
             dict.fromkeys(text for _, text in sorted(self.findings, key=lambda found: found[0]))
         )
         head = head_text(*end)
-        state = "" if found else _state(accounts, _history(budgets, UNPLACED))
-        checkpoint = f"{head}:{state}" if state else ""
+        checkpoint = "" if found else f"{head}:{state}"
         return Verification(records=end[0], head=head, findings=found, checkpoint=checkpoint)
 
     def _newest(self) -> int:
@@ -135,15 +154,19 @@ class Verifier:
             self.connection.execute(sa.select(sa.func.max(chain_table.c.place))).scalar() or 0
         )
 
-    def _read(self, kind: str, newest: int, orders: Orders) -> list[Reading]:
+    def _read(self, kind: str, newest: int, orders: Orders) -> Reading:
         """Read all that there is of a kind, by stretches, with several workers where it is much."""
-        stretches = list(self._stretches(kind, newest))
-        if len(stretches) == 1:
-            return [read(self.connection, stretches[0], orders)]
-        return parallel_map(
-            _Elsewhere(str(self.store.url.render_as_string(hide_password=False)), orders),
-            stretches, workers=self.workers, engine="local",
+        whole, stretches = Reading(), list(self._stretches(kind, newest))
+        if len(stretches) <= 2:
+            for stretch in stretches:
+                whole.take(read(self.connection, stretch, orders))
+            return whole
+        location = str(self.store.url.render_as_string(hide_password=False))
+        parallel_map(
+            _Elsewhere(location, orders), stretches,
+            workers=self.workers, engine="local", each=whole.take,
         )  # fmt: skip
+        return whole
 
     def _stretches(self, kind: str, newest: int) -> Iterator[Stretch]:
         since = self.begun[0]
@@ -159,6 +182,8 @@ class Verifier:
             end = last if last - begin < 2 * STRETCH else begin + STRETCH - 1
             yield Stretch(kind, begin, end, newest, since)
             begin = end + 1
+        if kind == CHAIN and not since:
+            yield Stretch(FILE, 0, 0, newest)
 
     def _find(self, place: float, sentence: str) -> None:
         self.findings.append((place, sentence))
@@ -198,32 +223,74 @@ class Verifier:
         else:
             self._find(place + 0.75, "the head is not the newest record")
 
-    def _stored_accounts(self) -> dict[str, Account]:
-        accounts = {}
-        joined = secret_table.outerjoin(chain_table, chain_table.c.place == secret_table.c.place)
-        query = sa.select(
-            secret_table, chain_table.c.secret.label("whose"), chain_table.c.account.label("as")
-        )
-        for row in self.connection.execute(query.select_from(joined)).mappings():
-            secret = row["secret"]
-            place, sealed = self.sealed.get(secret, (UNPLACED, ""))
-            if place == UNPLACED and self.state is not None and row["whose"] == secret:
-                # sealed before the checkpoint, whose digest of the totals holds it
-                place, sealed = row["place"], row["as"]
-            try:
-                account = account_from_json(row["account"])
-            except ValueError:
-                account = Account()
-            accounts[secret] = account
-            flagged = row["budgeted"] is (account.budget is not None)
-            if place == UNPLACED:
-                self._find(UNPLACED, f"secret {secret!r} was inserted")
-            elif sealed != digest(row["account"]) or row["place"] != place or not flagged:
-                self._find(self._since(place + 0.5), f"the totals of secret {secret!r} were edited")
-        for secret, (place, _) in self.sealed.items():
-            if secret not in accounts:
-                self._find(self._since(place + 0.5), f"secret {secret!r} was deleted")
-        return accounts
+    def _orders(self) -> dict[str, tuple[float, ...]]:
+        """Return the Rényi orders of the secrets that have others than the usual ones."""
+        found = {}
+        for rows in streamed(self.connection, sa.select(secret_table.c.secret, ACCOUNT)):
+            for secret, text in rows:
+                orders = DEFAULT_ORDERS if USUAL_ORDERS in str(text) else _account(text).orders
+                if orders != DEFAULT_ORDERS:
+                    found[secret] = orders
+        return found
+
+    def _accounts(self, orders: Orders, budgets: Reading, releases: Reading) -> str:
+        """Hold every account against its seal and its records; return a digest of all of them.
+
+        Totals are held against those of their records, or against those of the checkpoint and of
+        newer ones. Sums are exact, so that what was added since is taken away to the last digit.
+        """
+        seen, now, before = set[str](), dict[str, str](), dict[str, str]()
+        for rows in streamed(self.connection, ACCOUNTS):
+            for secret, text, flag, place, whose, sealed in rows:
+                seen.add(secret)
+                summed, limits = releases.totals.of(secret), budgets.budgets.get(secret)
+                account = Account(limits, orders.get(secret, DEFAULT_ORDERS), summed)
+                whole = self.state is None and text == account.to_json()
+                if not whole:
+                    account = _account(text)
+                self._sealed(secret, account, text, as_flag(flag), place, (whose, sealed))
+                if self.state is None:
+                    whole = whole or account.totals == summed
+                else:
+                    try:
+                        earlier = account.with_all(releases.earlier.of(secret)).without(summed)
+                        before[secret], whole = _of_state(secret, earlier), True
+                    except ValueError:
+                        whole = False
+                if not whole or account.budget != limits:
+                    self._find(
+                        self._last_sealed(secret),
+                        f"the totals of secret {secret!r} are not those of its records",
+                    )
+                now[secret] = _of_state(secret, account)
+        for secret in self.sealed.keys() - seen:
+            self._find(self._last_sealed(secret), f"secret {secret!r} was deleted")
+        place = self.begun[0]
+        if self.state not in (None, _state(before, budgets.history, place)):
+            self._find(place, f"the totals or budgets up to record {place} are not as they were")
+        return _state(now, budgets.history, UNPLACED)
+
+    def _last_sealed(self, secret: str) -> float:
+        return self._since(self.sealed.get(secret, (UNPLACED, ""))[0] + 0.5)
+
+    def _sealed(
+        self,
+        secret: str,
+        account: Account,
+        text: Any,
+        flag: Any,
+        place: Any,
+        link: tuple[Any, Any],
+    ) -> None:
+        """Say whether an account is what the last link about its secret sealed."""
+        last, sealed = self.sealed.get(secret, (UNPLACED, ""))
+        if last == UNPLACED and self.state is not None and link[0] == secret:
+            # sealed before the checkpoint, whose digest of the totals holds it
+            last, sealed = place, link[1]
+        if last == UNPLACED:
+            self._find(UNPLACED, f"secret {secret!r} was inserted")
+        elif sealed != digest(text) or place != last or flag is not (account.budget is not None):
+            self._find(self._since(last + 0.5), f"the totals of secret {secret!r} were edited")
 
     def _deleted(self, kind: str, newest: int) -> None:
         """Name the rows that the chain has and the table has not."""
@@ -241,40 +308,6 @@ class Verifier:
             place, secret = self.connection.execute(last).one()
             self._find(place, f"{kind} {number} of secret {secret!r} was deleted")
 
-    def _totals(
-        self,
-        accounts: dict[str, Account],
-        budgets: list[Reading],
-        releases: list[Reading],
-    ) -> None:
-        """Hold every total against its records, or against those of the checkpoint and newer ones.
-
-        Sums are exact, so that what was added since is taken away again to the last digit.
-        """
-        limits = {secret: limit for reading in budgets for secret, limit in reading.budgets.items()}
-        built = _joined(one.totals for one in releases)
-        earlier = _joined(one.earlier for one in releases)
-        before: dict[str, Account] = {}
-        for secret, account in accounts.items():
-            summed = built.of(secret)
-            whole = account.budget == limits.get(secret)
-            if self.state is None:
-                whole = whole and account.totals == summed
-            else:
-                try:
-                    before[secret] = account.with_all(earlier.of(secret)).without(summed)
-                except ValueError:
-                    whole = False
-            if not whole:
-                place = self.sealed.get(secret, (UNPLACED, ""))[0]
-                self._find(
-                    self._since(place + 0.5),
-                    f"the totals of secret {secret!r} are not those of its records",
-                )
-        place = self.begun[0]
-        if self.state not in (None, _state(before, _history(budgets, place))):
-            self._find(place, f"the totals or budgets up to record {place} are not as they were")
-
 
 @dataclass(frozen=True)
 class _Elsewhere:
@@ -290,24 +323,31 @@ class _Elsewhere:
             return read(connection, stretch, self.orders)
 
 
-def _joined(parts: Iterable[Sums]) -> Sums:
-    whole = Sums()
-    for part in parts:
-        whole.join(part)
-    return whole
+def _account(text: Any) -> Account:
+    """Return the account of a text, an empty one where it is none."""
+    try:
+        return account_from_json(text)
+    except ValueError:
+        return Account()
 
 
-def _history(budgets: list[Reading], place: float) -> list[tuple[int, str]]:
-    """Return number and digest of every budget that was sealed up to a place."""
-    return [(number, own) for one in budgets for at, number, own in one.history if at <= place]
-
-
-def _state(accounts: dict[str, Account], history: list[tuple[int, str]]) -> str:
-    """Return one digest of all totals and all budgets; a secret without any has none."""
+def _of_state(secret: str, account: Account) -> str:
+    """Return canonical JSON of the totals of a secret; "" where it has none."""
     # orders are fixed by the first curve that is counted at them
-    totals = [
-        [secret, account.orders if account.adjacencies(RENYI_DP) else None, account.totals_json()]
-        for secret, account in accounts.items()
-        if account.totals
-    ]
-    return digest([sorted(totals, key=lambda one: repr(one[0])), history])
+    orders = account.orders if account.adjacencies(RENYI_DP) else None
+    return canonical([secret, orders, account.totals_json()]) if account.totals else ""
+
+
+def _state(totals: dict[str, str], history: list[tuple[float, int, str]], place: float) -> str:
+    """Return one digest of all totals, and of all budgets that were sealed up to a place.
+
+    It is that of the canonical JSON of both, which is not held at once.
+    """
+    whole, between = hashlib.sha256(b"[["), ""
+    for secret in sorted(totals, key=repr):
+        if totals[secret]:
+            whole.update(f"{between}{totals[secret]}".encode())
+            between = ", "
+    budgets = [(number, own) for at, number, own in history if at <= place]
+    whole.update(f"], {canonical(budgets)}]".encode())
+    return whole.hexdigest()

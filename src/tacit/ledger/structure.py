@@ -1,0 +1,40 @@
+"""What stands in a database beside the rows of a ledger, and what its indexes say of them."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from tacit.ledger.tables import metadata
+
+# A trigger of a user, and a rule, act on what a ledger writes.
+ON_SERVER = """
+SELECT 'trigger', t.tgname, c.relname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
+WHERE NOT t.tgisinternal AND c.oid = ANY (SELECT to_regclass(n) FROM unnest(:names) n)
+UNION ALL
+SELECT 'rule', r.rulename, c.relname FROM pg_rewrite r JOIN pg_class c ON c.oid = r.ev_class
+WHERE c.oid = ANY (SELECT to_regclass(n) FROM unnest(:names) n)
+"""
+IN_FILE = "SELECT type, name, tbl_name FROM sqlite_schema WHERE type = 'trigger' ORDER BY name"
+MOST_SAID = 10
+
+
+def added(connection: sa.Connection) -> list[str]:
+    """Return a sentence for everything that would change what is written, of which none is ours."""
+    names = sorted(metadata.tables)
+    if connection.dialect.name == "sqlite":
+        found = connection.exec_driver_sql(IN_FILE).all()
+    else:
+        found = connection.execute(sa.text(ON_SERVER), {"names": names}).all()
+    return [
+        f"the {kind} {name!r} was added to the table {table}, and changes what is written there"
+        for kind, name, table in found
+        if table in names
+    ]
+
+
+def damaged(connection: sa.Connection) -> list[str]:
+    """Return what SQLite finds in its file: pages, and indexes that do not say what tables hold."""
+    if connection.dialect.name != "sqlite":
+        return []
+    said = connection.exec_driver_sql(f"PRAGMA integrity_check({MOST_SAID})").scalars().all()
+    return [f"the file contradicts itself: {line}" for line in said if line != "ok"]
