@@ -179,6 +179,19 @@ def test_files_that_came_beside_or_that_all_may_change_are_named(tmp_path, monke
     assert told.sentence.startswith("tacit/two.py came beside what was installed; one.py can be")
 
 
+def test_a_folder_that_all_may_change_is_as_its_files(tmp_path, monkeypatch):
+    (tmp_path / "tacit").mkdir()
+    found = installation(tmp_path, b"one")
+    record = Path(tmp_path / "tacit_privacy-1.dist-info" / "RECORD")
+    record.write_text(record.read_text() + "tacit/__init__.py,,\n")
+    (tmp_path / "tacit" / "__init__.py").write_text("")
+    (tmp_path / "tacit").chmod(0o777)
+    monkeypatch.setattr(checks, "distribution", lambda name: found)
+    [told] = checks.files()
+    assert not told.well
+    assert told.sentence.startswith("tacit can be changed by every user")
+
+
 def test_no_random_bits_and_no_packages_end_in_a_sentence(monkeypatch, capsys):
     def blocked(count):
         raise PermissionError(1, "Operation not permitted")

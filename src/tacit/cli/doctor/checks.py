@@ -95,9 +95,12 @@ def _added(installed: Distribution) -> list[str]:
 
 
 def _open_to_all(installed: Distribution) -> list[str]:
-    """Return the files on record that every user may write to."""
-    places = ((str(one), Path(str(one.locate()))) for one in installed.files or ())
-    return [name for name, path in places if path.is_file() and path.stat().st_mode & 0o002]
+    """Return the files on record, and the folders they are in, that every user may write to."""
+    files = {str(one): Path(str(one.locate())) for one in installed.files or ()}
+    # whoever may write to a folder may put another file in the place of one
+    folders = {str(Path(name).parent): path.parent for name, path in files.items()}
+    places = {**files, **dict(sorted(folders.items()))}
+    return [name for name, path in places.items() if path.exists() and path.stat().st_mode & 0o002]
 
 
 def _altered(installed: Distribution) -> tuple[int, list[str]]:
