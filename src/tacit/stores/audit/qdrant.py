@@ -5,14 +5,18 @@ from __future__ import annotations
 import io
 import pickle
 import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tacit.stores.audit.opened import OpenedStore, StoredColumns, read_only, told
+from tacit.stores.audit.opened import OpenedStore, Rows, StoredColumns, read_only, told
 
 STORAGE = "storage.sqlite"
+# Parts of a point, of each of its bytes: a part is a byte at least, and some may stand twice.
+MOST_TIMES = 8
 
 
 class _Held:
@@ -26,9 +30,48 @@ class _Held:
         self.fields = found if isinstance(found, dict) else {}
 
 
-class _Reader(pickle.Unpickler):
+class _Reader(pickle._Unpickler):
+    """Reads a point, and takes no more time and memory than its bytes do.
+
+    In Python: C's remembers what it read in a list, as long as a number in the file says. What
+    stands in a tuple is an argument of a class, and is left out: as a key, a tuple of tuples would
+    be hashed as often as there are ways through it.
+    """
+
     def find_class(self, module: str, name: str) -> Any:
         return _Held
+
+
+def _tuple(reader: Any) -> None:
+    reader.pop_mark()
+    reader.append(())
+
+
+def _tuple_of(count: int) -> Callable[[Any], None]:
+    def read(reader: Any) -> None:
+        reader.stack[-count:] = [()]
+
+    return read
+
+
+_Reader.dispatch = {
+    **pickle._Unpickler.dispatch,
+    pickle.TUPLE[0]: _tuple,
+    pickle.TUPLE1[0]: _tuple_of(1),
+    pickle.TUPLE2[0]: _tuple_of(2),
+    pickle.TUPLE3[0]: _tuple_of(3),
+}
+# as many zeros as a number in the file says
+del _Reader.dispatch[pickle.BYTEARRAY8[0]]
+
+
+@dataclass(frozen=True)
+class _Point:
+    """What is read of a point: its dense vectors, names of its fields, and whom it is about."""
+
+    rows: list[Rows]
+    names: set[str]
+    person: str | None
 
 
 def read_qdrant(path: Path, by: str | None = None) -> OpenedStore:
@@ -49,45 +92,59 @@ def read_qdrant(path: Path, by: str | None = None) -> OpenedStore:
                 points = connection.execute("SELECT point FROM points").fetchall()
         except sqlite3.DatabaseError:
             raise ValueError(f"PATH: {place} is not a collection of Qdrant") from None
-        rows = []
+        rows: list[Rows] = []
         for (content,) in points:
-            fields = _fields(content, place)
-            rows += _vectors(fields.get("vector"))
-            payload = fields.get("payload") or {}
-            names.update({"id", *payload})
-            if _other(fields.get("vector")):
-                names.add("vector, of numbers that are not read")
-            if by in payload:
-                found.counts[str(payload[by])] += 1
+            try:
+                point = _point(content, by)
+            except Exception:  # whatever a made-up point holds, it is one that cannot be read
+                raise ValueError(f"PATH: {place} holds a point that cannot be read") from None
+            rows += point.rows
+            names |= point.names
+            if point.person is not None:
+                found.counts[point.person] += 1
         if len({len(row) for row in rows}) == 1:
-            found.vectors.append(np.array(rows, np.float32))
+            found.vectors.append(np.stack(rows))
         found.clear.extend(f"{place.parent.name}.{name}" for name in sorted(names))
         clean.append(f'sqlite3 "{place}" VACUUM')
     return told(found, "a folder of Qdrant", "; ".join(clean), by)
 
 
-def _fields(content: Any, place: Path) -> dict[str, Any]:
-    try:
-        held = _Reader(io.BytesIO(content)).load()
-    except Exception:
-        raise ValueError(f"PATH: {place} holds a point that cannot be read") from None
+def _point(content: bytes, by: str | None) -> _Point:
+    held = _Reader(io.BytesIO(content)).load()
     # one without a state was made and never filled
-    return getattr(held, "fields", {}) if isinstance(held, _Held) else {}
+    fields = held.fields if isinstance(held, _Held) else {}
+    payload = fields.get("payload") or {}
+    rows, other = _vectors(fields.get("vector"), MOST_TIMES * len(content))
+    names = {"id", *(one if isinstance(one, str) else type(one).__name__ for one in payload)}
+    if other:
+        names.add("vector, of numbers that are not read")
+    person = payload.get(by)
+    plain = person is None or isinstance(person, str | float | int)
+    told = str(person) if plain else type(person).__name__
+    return _Point(rows, names, told if by in payload else None)
 
 
-def _vectors(held: Any) -> list[list[float]]:
-    """Return the dense vectors of a point: one, several or by names."""
-    if isinstance(held, dict):
-        return [row for one in held.values() for row in _vectors(one)]
-    if not isinstance(held, list) or not held:
-        return []
-    if all(isinstance(number, float | int) for number in held):
-        return [held]
-    return [row for one in held for row in _vectors(one)]
+def _vectors(held: Any, most: int) -> tuple[list[Rows], bool]:
+    """Return the dense vectors of a point: one, several or by names.
 
+    Args:
+        held: what is kept of them.
+        most: how many parts are looked at: one that is named twice is two.
 
-def _other(held: Any) -> bool:
-    """Whether there is anything but dense vectors, as sparse ones, which may say the words."""
-    if isinstance(held, dict | list):
-        return any(map(_other, held.values() if isinstance(held, dict) else held))
-    return not isinstance(held, float | int | None)
+    Returns:
+        The vectors, and whether there is anything else, as sparse ones, which may say the words.
+    """
+    rows, other, waiting = [], False, [held]
+    while waiting:
+        one = waiting.pop()
+        many = len(one) if isinstance(one, dict | list) else 0
+        most -= 1 + many
+        if most < 0:
+            raise ValueError("vector: expected each of its parts once")
+        if isinstance(one, list) and many and all(isinstance(part, float | int) for part in one):
+            rows.append(np.array(one, np.float32))
+        elif isinstance(one, dict | list):
+            waiting.extend(reversed(one if isinstance(one, list) else list(one.values())))
+        else:
+            other = other or not isinstance(one, float | int | None)
+    return rows, other

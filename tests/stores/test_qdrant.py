@@ -1,0 +1,109 @@
+"""Points of Qdrant's client: read, and none takes more time or memory than its bytes."""
+
+import pickle
+import sqlite3
+import struct
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from tacit.stores.audit.qdrant import read_qdrant
+
+ONE = b"G" + struct.pack(">d", 1.0)
+ROW = b"](" + 3 * ONE + b"e"
+
+
+def text(word):
+    held = word.encode()
+    return b"X" + struct.pack("<I", len(held)) + held
+
+
+def mapping(**held):
+    return b"}(" + b"".join(text(name) + value for name, value in held.items()) + b"u"
+
+
+def point(vector=b"N", payload=b"N"):
+    """A point as it is pickled: a class, its state, and what it is made of."""
+    state = mapping(__dict__=mapping(id=b"K\x01", vector=vector, payload=payload))
+    return b"\x80\x04cqdrant_client\nPointStruct\n)\x81" + state + b"b."
+
+
+def folder(path, *points):
+    place = path / "collection" / "notes"
+    place.mkdir(parents=True)
+    (path / "meta.json").write_text("{}")
+    with sqlite3.connect(place / "storage.sqlite") as connection:
+        connection.execute("CREATE TABLE points (id TEXT, point BLOB)")
+        connection.executemany("INSERT INTO points VALUES ('', ?)", [(one,) for one in points])
+    connection.close()
+    return path
+
+
+def doubled(held, pair, times):
+    """What holds two of what holds two of …: as much as there are ways through it."""
+    for number in range(times):
+        kept = bytes([number])
+        held += b"q" + kept + pair.replace(b"?", b"h" + kept)
+    return held
+
+
+def test_vectors_names_and_persons_are_read(tmp_path):
+    named = mapping(a=ROW, b=b"](" + 2 * (b"K\x02") + b"K\x03e")
+    points = [point(ROW, mapping(who=text("ann"))), point(named, mapping(who=text("bob")))]
+    found = read_qdrant(folder(tmp_path, *points), "who")
+    assert found.vectors.tolist() == [[1, 1, 1], [1, 1, 1], [2, 2, 3]]
+    assert (found.most, found.clear) == (1, ("notes.id", "notes.who"))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        point(doubled(ROW, b"0](??e", 40)),
+        point(b"]q\x01h\x01a"),
+        point(b"]" * 30_000 + 29_999 * b"a", mapping(a=b"K\x01"))[:-1],
+        point(b"](\x8b" + struct.pack("<i", 200) + 200 * b"\x7f" + b"e"),
+        point(payload=b"K\x07"),
+        # as many zeros, or places to remember, as a number says
+        point(b"\x96" + struct.pack("<Q", 1 << 34)),
+        "text",
+    ],
+)
+def test_a_made_up_point_is_one_refusal(tmp_path, content):
+    with pytest.raises(ValueError, match="holds a point that cannot be read"):
+        read_qdrant(folder(tmp_path, content))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        # 34 GB of places to remember
+        point(b"Nr\xff\xff\xff\x7f"),
+        # a key that would be hashed 2⁶⁰ times
+        point(payload=b"}" + doubled(b")", b"?\x86", 60) + b"Ns"),
+        point(b"]" * 30_000 + 29_999 * b"a"),
+        point(payload=b"}(K\x01NK\x02N" + text("a") + b"Nu"),
+    ],
+)
+def test_a_strange_point_takes_no_more_than_its_bytes(tmp_path, content):
+    found = read_qdrant(folder(tmp_path, content))
+    assert found.vectors is None
+    assert "notes.id" in found.clear
+
+
+def test_nothing_of_a_point_is_run(tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "made"), "w"))
+
+    read_qdrant(folder(tmp_path / "q", pickle.dumps(Evil())))
+    assert not (tmp_path / "made").exists()
+
+
+def test_points_as_the_client_pickles_them(tmp_path):
+    client = pytest.importorskip("qdrant_client")
+    point = client.models.PointStruct(id=1, vector=[0.5, 2.0], payload={"who": "ann", "tags": [1]})
+    found = read_qdrant(folder(tmp_path, pickle.dumps(point)), "who")
+    assert np.array_equal(found.vectors, [[0.5, 2.0]])
+    assert found.clear == ("notes.id", "notes.tags", "notes.who")
