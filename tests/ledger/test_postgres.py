@@ -173,3 +173,25 @@ def test_a_ledger_of_0_1_is_migrated_whole(postgres: str) -> None:
     assert ledger.spent("s").nats == 1.0
     assert [entry.number for entry in ledger.entries()] == list(range(1, 9))
     assert ledger.verify().holds
+
+
+def test_triggers_and_rules_are_named(postgres: str) -> None:
+    Ledger(postgres).reserve("s", nats(0.25), "one", no_budget=True).commit({})
+    words = "was added to the table tacit_"
+    for made, ended, name in (
+        (
+            "CREATE TRIGGER quiet BEFORE UPDATE ON tacit_secrets FOR EACH ROW "
+            "EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+            "DROP TRIGGER quiet ON tacit_secrets", "the trigger 'quiet'",
+        ),
+        (
+            "CREATE RULE deaf AS ON INSERT TO tacit_entries DO INSTEAD NOTHING",
+            "DROP RULE deaf ON tacit_entries", "the rule 'deaf'",
+        ),
+    ):  # fmt: skip
+        edit(postgres, made)
+        (found,) = verify_ledger(postgres).findings
+        assert name in found
+        assert words in found
+        edit(postgres, ended)
+        assert verify_ledger(postgres).holds

@@ -9,10 +9,11 @@ from tacit.ledger.tables import metadata
 # A trigger of a user, and a rule, act on what a ledger writes.
 ON_SERVER = """
 SELECT 'trigger', t.tgname, c.relname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
-WHERE NOT t.tgisinternal AND c.oid = ANY (SELECT to_regclass(n) FROM unnest(:names) n)
+WHERE NOT t.tgisinternal AND pg_table_is_visible(c.oid)
 UNION ALL
 SELECT 'rule', r.rulename, c.relname FROM pg_rewrite r JOIN pg_class c ON c.oid = r.ev_class
-WHERE c.oid = ANY (SELECT to_regclass(n) FROM unnest(:names) n)
+WHERE pg_table_is_visible(c.oid)
+ORDER BY 2, 3
 """
 IN_FILE = "SELECT type, name, tbl_name FROM sqlite_schema WHERE type = 'trigger' ORDER BY name"
 MOST_SAID = 10
@@ -20,15 +21,11 @@ MOST_SAID = 10
 
 def added(connection: sa.Connection) -> list[str]:
     """Return a sentence for everything that would change what is written, of which none is ours."""
-    names = sorted(metadata.tables)
-    if connection.dialect.name == "sqlite":
-        found = connection.exec_driver_sql(IN_FILE).all()
-    else:
-        found = connection.execute(sa.text(ON_SERVER), {"names": names}).all()
+    query = IN_FILE if connection.dialect.name == "sqlite" else ON_SERVER
     return [
         f"the {kind} {name!r} was added to the table {table}, and changes what is written there"
-        for kind, name, table in found
-        if table in names
+        for kind, name, table in connection.exec_driver_sql(query)
+        if table in metadata.tables
     ]
 
 
