@@ -13,7 +13,8 @@ from tacit.gradients.normals import released_normal_tensor
 from tacit.gradients.pieces import ParameterGradients, Room
 from tacit.gradients.products import LayerGradients
 from tacit.gradients.publication import TOGETHER, publish_drawn, publish_tensor
-from tacit.gradients.rows import ROUNDED, squares, weighted
+from tacit.gradients.rows import ROUNDED, divided, squares, weighted
+from tacit.gradients.together import norms_together, sums_together
 
 
 @pytest.mark.parametrize("size", [1.0, 1e-18, 1e-21, 1e-30, 1e18, 1e25])
@@ -122,3 +123,65 @@ def test_a_longer_record_moves_what_others_add_by_less_than_the_clip_leaves(room
         held.add_layer(gradients, inputs)
         found.append(held.sums(method.factors({"w": held.squared_norms()})["w"]))
     assert float((found[0] - found[1]).norm()) < ROUNDING
+
+
+def test_what_is_not_on_a_half_and_what_is_are_rounded_alike():
+    value = torch.arange(-4, 4, dtype=torch.float64) * 2.0**-22
+    # a half of the grid 2⁻²⁰ stands among them, and a value whose doubles are wider than the grid
+    for large in (0.0, 2.0**40):
+        clean = torch.cat([value, torch.tensor([large, -0.0], dtype=torch.float64)])
+        noise = torch.zeros(len(clean), dtype=torch.float64)
+        found = publish_drawn(clean.clone(), 1.0, lambda _, held=noise: held)
+        assert torch.equal(found, publish_tensor(clean, noise, 1.0))
+        assert not bool(torch.signbit(found[found == 0.0]).any())
+
+
+def test_small_parameters_add_up_together_as_each_does_alone():
+    source = torch.Generator().manual_seed(0)
+    factors = torch.rand(5, generator=source, dtype=torch.float64)
+    found = {}
+    for name, shape in {"wide": (40, 4), "tall": (4, 40), "norm": (6,), "one": ()}.items():
+        found[name] = ParameterGradients(shape)
+        if len(shape) == 2:
+            sides = [torch.randn(5, 30, width, generator=source) for width in shape]
+            found[name].add_layer(*sides)
+        else:
+            found[name].add_dense(torch.randn(5, *shape, generator=source))
+    # one record of one parameter is not finite: that parameter is added up by itself
+    found["bad"] = ParameterGradients((3,))
+    found["bad"].add_dense(torch.tensor([[torch.inf, 1.0, 1.0]] + 4 * [[1.0, 2.0, 3.0]]))
+    norms = norms_together(found)
+    assert norms["bad"].isfinite().tolist() == [False] + 4 * [True]
+    sums = sums_together(found, dict.fromkeys(found, factors))
+    assert list(sums) == list(found)
+    for name, one in found.items():
+        rows = one.dense()
+        if name == "bad":
+            rows = torch.cat([torch.zeros(1, 3), rows[1:]]).double()
+        true = torch.tensordot(factors, rows.double(), dims=1)
+        assert sums[name].shape == true.shape
+        assert torch.allclose(sums[name], true, rtol=0, atol=1e-12)
+        keep = norms[name].isfinite()
+        assert bool((norms[name] >= rows.reshape(5, -1).square().sum(dim=1))[keep].all())
+
+
+def test_a_use_of_the_other_orientation_is_added_as_it_stands():
+    source = torch.Generator().manual_seed(0)
+    gradients, inputs = torch.randn(3, 30, 40, generator=source), torch.randn(3, 30, 4)
+    rows = torch.randn(3, 40, 4, generator=source)
+    true = torch.bmm(gradients.double().mT, inputs.double()) + rows.double()
+    for first in (True, False):
+        held = ParameterGradients((40, 4))
+        if first:
+            held.add_layer(gradients, inputs)
+        held.add_dense(rows)
+        if not first:
+            held.add_dense(torch.bmm(inputs.mT, gradients), swapped=True)
+        assert torch.allclose(held.dense(), true, rtol=0, atol=1e-4)
+        assert torch.allclose(held.sums(torch.ones(3)), true.sum(dim=0), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("count", [7, 2**15 + 3])
+def test_a_quotient_is_rounded_once(count):
+    values = torch.randn(count, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(divided(values, 3.7, torch.float32), (values / 3.7).float())

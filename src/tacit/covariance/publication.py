@@ -75,7 +75,7 @@ def publish_sum(value: Array, noise: Array, deviations: Any, terms: Any = None) 
         ValueError: a deviation outside 2⁻¹⁰⁰⁰ … 2¹⁰⁰⁰.
     """
     if terms is None and isinstance(deviations, float):
-        spacing = _grid_of_one(deviations)
+        spacing = grid_of_one(deviations)
     else:
         spread = np.asarray(deviations, dtype=np.float64)
         own = spread if terms is None else np.asarray(terms, dtype=np.float64)
@@ -141,8 +141,8 @@ def grid_of(deviations: Array, terms: Array) -> Array:
 
 
 @lru_cache
-def _grid_of_one(deviation: float) -> Array:
-    """Return the exact spacing of one deviation."""
+def grid_of_one(deviation: float) -> Array:
+    """Return the exact spacing of one deviation, as ``grid_of`` does."""
     # every step of a training has the same
     return grid_of(np.array(deviation), np.array(deviation))
 
@@ -163,12 +163,18 @@ def rounded_sum(value: Array, noise: Array, grid: Array) -> Array:
     released = np.empty(value.shape)
     for start in range(0, grid.size, TOGETHER):
         part = slice(start, start + TOGETHER)
-        released[:, part] = _nearest(value[:, part], noise[:, part], grid[part])
+        released[:, part] = nearest(value[:, part], noise[:, part], grid[part])
     return outlet.let_out(released)
 
 
-def _nearest(value: Array, noise: Array, grid: Array) -> Array:
-    """Return the exact sum of some coordinates, rounded to the nearest point of the grid."""
+def nearest(value: Array, noise: Array, grid: Array) -> Array:
+    """Return the exact sum as ``rounded_sum`` does, of few coordinates that stay inside.
+
+    Args:
+        value: (…, d).
+        noise: of its shape.
+        grid: (d,) as of ``rounded_sum``.
+    """
     # a grid of one spacing is read once
     spacing = grid[:1] if grid.strides == (0,) else grid
     noisy = bool(np.all(spacing > 0.0))

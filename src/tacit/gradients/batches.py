@@ -92,9 +92,10 @@ def check_losses(name: str, losses: Any, count: int | None = None) -> Tensor:
 
 def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
     """Compute in the precision of the tensors, on any device."""
-    if torch.amp.is_autocast_available(device.type):
+    kind = device.type
+    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
         return torch.autocast(device.type, enabled=False)
-    # a device without autocast has none to leave
+    # there is none to leave, or the device has none
     return nullcontext()
 
 

@@ -72,7 +72,10 @@ class ClippedMethod(Method):
     def lowered(self, factors: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return factors below those that bring norms to C, by more than rounding."""
         # (1 − 10⁻⁵) C at most: rounding of c_i and of c_i G_i carries no record above C
-        return {name: held * (1 - ROUNDING) for name, held in factors.items()}
+        # one factor of all layers is lowered once
+        different = {id(held): held for held in factors.values()}
+        lower = {place: held * (1 - ROUNDING) for place, held in different.items()}
+        return {name: lower[id(held)] for name, held in factors.items()}
 
 
 def shortening(squares: Tensor, clip: float) -> Tensor:

@@ -20,6 +20,7 @@ from tacit.gradients.calibration import SharedError, calibrate, in_parts
 from tacit.gradients.draws import Began, marks
 from tacit.gradients.layers import keeps_turned, rule_of
 from tacit.gradients.pieces import ParameterGradients, Room
+from tacit.gradients.together import norms_together, sums_together
 
 # What models of transformers keep states in unless they are called with use_cache=False.
 CACHE = ("transformers.cache_utils", "Cache")
@@ -226,11 +227,11 @@ class ModelGradients:
 
         A record whose gradient is not finite anywhere has inf everywhere.
         """
-        return _finite({name: one.squared_norms() for name, one in self.found.items()})
+        return _finite(norms_together(self.found))
 
     def sums(self, coefficients: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return Σ_i c_i G_i by name in float64."""
-        return {name: one.sums(coefficients[name]) for name, one in self.found.items()}
+        return sums_together(self.found, coefficients)
 
     def into(self, name: str) -> ParameterGradients:
         """Return where the gradients of a parameter go."""
@@ -413,10 +414,9 @@ class _ModuleWatch:
         if gradients.ndim == 0 or gradients.shape[0] != owner.count:
             raise SharedError(unit.path, f"{tuple(gradients.shape)} of {owner.count}")
         into = {local: owner.into(name) for local, name in unit.names.items()}
-        with torch.no_grad(), without_autocast(gradients.device):
+        with owner.paused(), without_autocast(gradients.device):
             try:
-                with owner.paused():
-                    unit.rule(unit.module, inputs, gradients, into)
+                unit.rule(unit.module, inputs, gradients, into)
             except (RuntimeError, IndexError) as error:
                 raise SharedError(unit.path, type(error).__name__) from error
         owner.came_back(list(unit.names.values()))

@@ -17,14 +17,14 @@ class KnownModules:
     def __init__(self, model: nn.Module) -> None:
         self._model = model
         self._named: list[tuple[str, nn.Module]] = []
-        self._below: list[list[tuple[str, nn.Module | None]]] = []
+        self._below: list[dict[str, nn.Module | None]] = []
 
     def named(self) -> list[tuple[str, nn.Module]]:
         """Return the modules with their paths, each once."""
-        below = [list(one._modules.items()) for _, one in self._named]
-        if not below or below != self._below:
+        # modules are equal where they are the same
+        if not self._named or self._below != [one._modules for _, one in self._named]:
             self._named = list(self._model.named_modules())
-            self._below = [list(one._modules.items()) for _, one in self._named]
+            self._below = [dict(one._modules) for _, one in self._named]
         return self._named
 
     def parameters(self) -> dict[str, nn.Parameter]:
@@ -40,6 +40,7 @@ class KnownModules:
         return {
             f"{path}.{name}" if path else name
             for path, module in self.named()
+            if module._buffers
             for name in module._buffers
             if name not in module._non_persistent_buffers_set
         }
@@ -47,7 +48,10 @@ class KnownModules:
     def _members(self, kind: str) -> Iterator[tuple[str, nn.Parameter]]:
         seen: set[int] = set()
         for path, module in self.named():
-            for name, one in getattr(module, kind).items():
+            held = getattr(module, kind)
+            if not held:
+                continue
+            for name, one in held.items():
                 if one is not None and id(one) not in seen:
                     seen.add(id(one))
                     yield f"{path}.{name}" if path else name, one

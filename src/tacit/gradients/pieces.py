@@ -156,7 +156,9 @@ class ParameterGradients:
         self._room = Room() if room is None else room
         self._layer: LayerGradients | None = None
         self._table: TableGradients | None = None
+        # dense rows, and whether each is of the transposed matrix
         self._dense: Tensor | None = None
+        self._swapped = False
         self._squared: Tensor | None = None
         # whether all norms are finite
         self._whole = False
@@ -174,7 +176,7 @@ class ParameterGradients:
             left, right = (inputs, gradients) if self._transposed else (gradients, inputs)
             if right.shape[2] < NARROW <= left.shape[2]:
                 # a product with few rows is several times faster than its transpose
-                self.add_dense(torch.bmm(right.mT, left).mT)
+                self.add_dense(torch.bmm(right.mT, left), swapped=True)
             else:
                 self.add_dense(torch.bmm(left.mT, right))
             return
@@ -191,21 +193,51 @@ class ParameterGradients:
         self._squared = None
         self._table.add(indices, gradients)
 
-    def add_dense(self, rows: Tensor) -> None:
-        """Add a use by its gradients themselves, (B, …)."""
+    def add_dense(self, rows: Tensor, *, swapped: bool = False) -> None:
+        """Add a use by its gradients themselves, (B, …).
+
+        Args:
+            rows: of the parameter's shape, or of its matrix (first dimension, others).
+            swapped: whether they are of the transposed matrix.
+        """
+        if self._dense is None:
+            self._swapped = swapped
+        elif swapped != self._swapped:
+            sides = self._sides()[::-1] if swapped else self._sides()
+            rows = rows.reshape(len(rows), *sides).mT
         # of a parameter that is one number, (B,), too
         rows, self._squared = rows.reshape(len(rows), -1), None
         # float64 as soon as there is something to add: the sum is what is clipped
         self._dense = rows if self._dense is None else self._dense.double() + rows.double()
 
+    @property
+    def known(self) -> bool:
+        """Whether the norms were taken."""
+        return self._squared is not None
+
+    def know(self, squared: Tensor, *, whole: bool) -> None:
+        """Take norms that ``bounding`` made of those of ``norms``.
+
+        Args:
+            squared: (B,).
+            whole: whether the host knows all of them to be finite.
+        """
+        self._squared, self._whole = squared, whole
+
+    @staticmethod
+    def bounding(norms: Tensor) -> Tensor:
+        """Return squared norms no less than those of what is added; inf where not finite."""
+        # whichever way they were found, and whoever else is there, by the same share
+        return torch.where(norms.isfinite(), norms * (1.0 + ROUNDED), math.inf)
+
     def squared_norms(self) -> Tensor:
         """Return (B,) ‖G_i‖² in float64, no less than those of what ``sums`` adds."""
         if self._squared is None:
-            # whichever way they were found, and whoever else is there, by the same share
-            self._squared = self._norms() * (1.0 + ROUNDED)
+            found = self.bounding(self.norms())
             # of a device the host reads nothing
-            here = self._squared.device.type == "cpu"
-            self._whole = here and bool(self._squared.isfinite().all())
+            here = found.device.type == "cpu"
+            self.know(found, whole=here and bool(found.isfinite().all()))
+            return found
         return self._squared
 
     def sums(self, coefficients: Tensor) -> Tensor:
@@ -224,11 +256,24 @@ class ParameterGradients:
             parts.append(self._table.sums(scale))
         if self._dense is not None:
             rows = self._dense if self._whole else cleared(self._dense, finite)
-            parts.append(weighted(rows, scale))
+            parts.append(self.shaped(weighted(rows, scale)))
         total = parts[0].reshape(self.shape)
         for other in parts[1:]:
             total = total + other.reshape(self.shape)
         return total
+
+    def small(self, most: int) -> Tensor | None:
+        """Return dense rows (B, p) that are all there is, few and finite; None of any others."""
+        rows = self._dense
+        if rows is None or self._layer is not None or self._table is not None:
+            return None
+        return rows if self._whole and rows.shape[1] <= most else None
+
+    def shaped(self, row: Tensor) -> Tensor:
+        """Return a sum of dense rows, (p,), in the parameter's shape."""
+        if self._swapped:
+            row = row.view(self._sides()[::-1]).mT
+        return row.reshape(self.shape)
 
     def dense(self) -> Tensor:
         """Return G, (B, …), in float64."""
@@ -239,7 +284,10 @@ class ParameterGradients:
         if self._table is not None:
             parts.append(self._table.dense())
         if self._dense is not None:
-            parts.append(self._dense.double())
+            rows = self._dense.double()
+            if self._swapped:
+                rows = rows.view(-1, *self._sides()[::-1]).mT.flatten(1)
+            parts.append(rows)
         total = torch.stack(parts).sum(dim=0)
         return total.reshape(-1, *self.shape)
 
@@ -260,21 +308,25 @@ class ParameterGradients:
         made._layer = None if self._layer is None else self._layer.joined(owners)
         made._table = None if self._table is None else self._table.joined(owners)
         if self._dense is not None:
-            made._dense = summed(self._dense.double(), owners)
+            made._dense, made._swapped = summed(self._dense.double(), owners), self._swapped
         return made
 
-    def _norms(self) -> Tensor:
+    def _sides(self) -> tuple[int, int]:
+        """Return the shape of the parameter as a matrix."""
+        return self.shape[0], math.prod(self.shape[1:])
+
+    def norms(self) -> Tensor:
+        """Return (B,) ‖G_i‖² as they were found, in float64; what is not finite may be NaN."""
         kinds = [one for one in (self._layer, self._table, self._dense) if one is not None]
         if not kinds:
             raise RuntimeError("no use of the parameter was added")
         if self._dense is not None:
             if len(kinds) > 1:
                 # uses of several kinds are one gradient: their sum is formed
-                self._dense = self.dense().flatten(1)
+                self._dense, self._swapped = self.dense().flatten(1), False
                 self._layer = self._table = None
             # the norm of the rows that are summed, squares in float64
-            found = squares(self._dense)
-            return torch.where(found.isfinite(), found, math.inf)
+            return squares(self._dense)
         if self._layer is None or self._table is None:
             one = self._table if self._layer is None else self._layer
             assert one is not None
@@ -284,8 +336,7 @@ class ParameterGradients:
         # norms may have lost where the two cancel
         lost = SLACK * (self._layer.masses() + self._table.masses()).square()
         found = self._layer.squared_norms() + self._table.squared_norms() + 2.0 * self._cross()
-        found = found.clamp(min=0.0) + lost
-        return torch.where(found.isfinite(), found, math.inf)
+        return found.clamp(min=0.0) + lost
 
     def _cross(self) -> Tensor:
         """Return ⟨L_i, E_i⟩ of a layer and a table of one weight, (B,)."""

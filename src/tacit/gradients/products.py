@@ -340,7 +340,9 @@ def sequences(name: str, gradients: Tensor, inputs: Tensor) -> tuple[Tensor, Ten
             f"{tuple(inputs.shape)}"
         )
     # half precision would round the sums that are clipped
-    precise = torch.promote_types(torch.promote_types(gradients.dtype, inputs.dtype), torch.float32)
+    precise = gradients.dtype
+    if not precise == inputs.dtype == torch.float32:
+        precise = torch.promote_types(torch.promote_types(precise, inputs.dtype), torch.float32)
     count, positions = gradients.shape[0], math.prod(gradients.shape[1:-1])
     return (
         gradients.to(precise).reshape(count, positions, gradients.shape[-1]),

@@ -10,11 +10,18 @@ import torch
 from torch import Tensor
 
 from tacit._ground import outlet
+from tacit._ground.checks import Array
 from tacit._ground.numbers import LARGEST
-from tacit.covariance.publication import EXACT_INTEGERS, grid_of, publish_sum
+from tacit.covariance.publication import (
+    EXACT_INTEGERS,
+    grid_of,
+    grid_of_one,
+    nearest,
+    publish_sum,
+)
 
 # Entries that are drawn, added and rounded together.
-TOGETHER = 2**15
+TOGETHER = 2**16
 
 
 def publish_tensor(value: Tensor, noise: Tensor, deviations: Any) -> Tensor:
@@ -79,15 +86,46 @@ def publish_drawn(value: Tensor, deviation: float, normal: Callable[..., Tensor]
         deviation: σ of every entry.
         normal: draws independent N(0, 1) values, of the entries in their order.
     """
-    if value.numel() <= TOGETHER or value.device.type != "cpu":
+    if value.device.type != "cpu" or deviation == 0.0:
         noise = deviation * normal(tuple(value.shape)).to(value)
         return publish_tensor(value, noise, deviation)
+    # of the law of the noise alone, and refused before anything is drawn
+    grid = grid_of_one(float(deviation))
     whole = value.detach().double().contiguous()
     entries = whole.view(-1)
+    room = torch.empty(3, min(len(entries), TOGETHER), dtype=torch.float64)
     for start in range(0, len(entries), TOGETHER):
         part = entries[start : start + TOGETHER]
-        part.copy_(publish_tensor(part, deviation * normal((len(part),)), deviation))
-    return whole
+        scaled, units, points = room[:, : len(part)]
+        torch.mul(normal((len(part),)).to(part), deviation, out=scaled)
+        _add_on_grid(part, scaled, grid, units, points)
+    # NumPy's at the door, as of all that is released
+    released = np.ascontiguousarray(outlet.let_out(entries.numpy()))
+    return torch.from_numpy(released).view(whole.shape)
+
+
+def _add_on_grid(value: Tensor, noise: Tensor, grid: Array, units: Tensor, points: Tensor) -> None:
+    """Write the exact ``value + noise`` on a grid over a value, as ``rounded_sum`` has it.
+
+    Args:
+        value: (d,) float64.
+        noise: (d,) float64.
+        grid: one power of two.
+        units: room for d numbers.
+        points: the same.
+    """
+    spacing = float(grid)
+    # the rounded sum in units of the grid, exactly: the grid is a power of two
+    torch.add(value, noise, out=units).mul_(1.0 / spacing)
+    # the nearest point, and how far it is
+    torch.round(units, out=points)
+    reach = torch.stack((*units.sub_(points).aminmax(), *points.aminmax())).abs_().tolist()
+    # a half is decided by the rounding of the sum, and what is larger has doubles for its grid
+    if max(reach[:2]) < 0.5 and max(reach[2:]) < min(EXACT_INTEGERS, LARGEST / spacing):
+        # adding 0.0 leaves zero one sign
+        torch.mul(points, spacing, out=value).add_(0.0)
+        return
+    value.copy_(torch.from_numpy(nearest(value.numpy(), noise.numpy(), grid.reshape(1))))
 
 
 def let_out_gradients(model: torch.nn.Module) -> None:

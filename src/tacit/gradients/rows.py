@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-# Entries of a copy in float64 that stays in the cache of a core: half a megabyte.
-CACHED = 2**16
+# Rows and columns of a copy in float64: rows so long that they are read at the speed of memory.
+BLOCK = 16, 2**15
 # Squares that are added up in float32, and what their sum may be off by, as a share.
 SINGLE, ROUNDED = 128, 2.0**-16
 # Rows of so many entries are added up in float32: by their length alone, whoever else is there.
@@ -45,11 +45,34 @@ def weighted(rows: Tensor, coefficients: Tensor) -> Tensor:
     """Return Σ_i c_i r_i of rows (B, p) in float64, without a copy of all of them in float64."""
     if rows.dtype == torch.float64 or rows.device.type != "cpu":
         return coefficients @ rows.double()
-    # of columns, so many that their copy in float64 stays in the cache of a core
-    width = max(CACHED // len(rows), 64)
-    copy = rows.new_empty(len(rows), min(width, rows.shape[1]), dtype=torch.float64)
-    total = rows.new_empty(rows.shape[1], dtype=torch.float64)
+    many, width = BLOCK
+    size = min(many, len(rows)), min(width, rows.shape[1])
+    copy = rows.new_empty(size, dtype=torch.float64)
+    total = rows.new_zeros(rows.shape[1], dtype=torch.float64)
     for start in range(0, rows.shape[1], width):
-        some, sums = rows[:, start : start + width], total[start : start + width]
-        torch.mv(copy[:, : some.shape[1]].copy_(some).T, coefficients, out=sums)
+        sums = total[start : start + width]
+        for first in range(0, len(rows), many):
+            some = rows[first : first + many, start : start + width]
+            held = copy[: some.shape[0], : some.shape[1]].copy_(some)
+            torch.addmv(sums, held.T, coefficients[first : first + many], out=sums)
     return total
+
+
+def divided(values: Tensor, by: float, dtype: torch.dtype) -> Tensor:
+    """Return values of float64 over a number, in float64, as another type.
+
+    Args:
+        values: of any shape.
+        by: the number.
+        dtype: of what is returned.
+    """
+    step = BLOCK[1]
+    if values.numel() <= step or values.device.type != "cpu":
+        return values.div(by).to(dtype)
+    made = torch.empty_like(values, dtype=dtype, memory_format=torch.contiguous_format)
+    flat, into = values.reshape(-1), made.view(-1)
+    # a quotient in float64 that stays in the cache of a core, and what it is rounded to
+    for start in range(0, len(flat), step):
+        part = slice(start, start + step)
+        into[part].copy_(flat[part] / by)
+    return made

@@ -14,6 +14,7 @@ from tacit.gradients.adaptive import AdaptiveDPSGD, Clips
 from tacit.gradients.methods import DPSGD
 from tacit.gradients.publication import TOGETHER
 from tacit.gradients.randomness import StepRandomness
+from tacit.gradients.rows import divided
 from tacit.gradients.steps import Normal, StepLayer
 from tacit.training.canaries import DiracCanaries
 from tacit.training.workers import Workers, shard_like
@@ -120,13 +121,18 @@ class NoisySteps:
             if canaries is not None:
                 for name, total in totals.items():
                     canaries.add(name, total, self._clip_of(name))
-            for name, noisy in self._noised_group(totals, step).items():
+            noisy = self._noised_group(totals, step)
+            # by the records that are expected, never by those that came
+            mean = divided(noisy, self._expected, self._parameters[group[0]].dtype)
+            sizes = [one.numel() for one in totals.values()]
+            parts = zip(
+                totals.items(), torch.split(noisy, sizes), torch.split(mean, sizes), strict=True
+            )
+            for (name, total), released, gradient in parts:
                 if canaries is not None:
-                    canaries.watch(name, noisy, self._clip_of(name))
+                    canaries.watch(name, released.view(total.shape), self._clip_of(name))
                 parameter = self._parameters[name]
-                # by the records that are expected, never by those that came
-                mean = torch.empty_like(noisy, dtype=parameter.dtype)
-                parameter.grad = shard_like(parameter, torch.div(noisy, self._expected, out=mean))
+                parameter.grad = shard_like(parameter, gradient.view(total.shape))
         if self.clips is not None:
             self.clips = self._moved(self.clips, step)
 
@@ -134,9 +140,10 @@ class NoisySteps:
         """Yield names of parameters that get their noise together: small ones that share σ."""
         group: list[str] = []
         # entries of a group, and what its noise is of
-        count, kind = 0, (0.0, torch.device("cpu"))
+        count, kind = 0, (0.0, torch.device("cpu"), torch.float32)
         for name, parameter in self._parameters.items():
-            size, own = parameter.numel(), (self._deviation(name), parameter.device)
+            size = parameter.numel()
+            own = (self._deviation(name), parameter.device, parameter.dtype)
             if group and (count + size > TOGETHER or own != kind or self._solved):
                 yield group
                 group, count = [], 0
@@ -153,22 +160,18 @@ class NoisySteps:
         # of a layer that keeps its weight turned around the sum is so, too
         return total.contiguous()
 
-    def _noised_group(self, totals: Mapping[str, Tensor], step: int) -> dict[str, Tensor]:
-        """Return sums with their noise, drawn and rounded in one go."""
+    def _noised_group(self, totals: Mapping[str, Tensor], step: int) -> Tensor:
+        """Return the entries of sums with their noise, drawn and rounded in one go."""
         places = {name: place for place, name in enumerate(self._parameters)}
         first, *others = totals
         deviation = self._deviation(first)
         if not others:
             normal = self._normal(first, step, places[first], totals[first])
-            return {first: self._noised(totals[first], normal, deviation)}
+            return self._noised(totals[first], normal, deviation).view(-1)
         counts = {places[name]: one.numel() for name, one in totals.items()}
         whole = torch.cat([one.reshape(-1) for one in totals.values()])
         normal = self._randomness.normal_of_several(step, counts, whole.device)
-        parts = torch.split(self._noised(whole, normal, deviation), list(counts.values()))
-        return {
-            name: part.view(one.shape)
-            for (name, one), part in zip(totals.items(), parts, strict=True)
-        }
+        return self._noised(whole, normal, deviation)
 
     def _clip_of(self, name: str) -> float:
         """Return what a record may add at most to one parameter alone."""
