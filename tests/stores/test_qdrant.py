@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+from tacit.stores.audit.opened import StoredTables
 from tacit.stores.audit.qdrant import read_qdrant
 
 ONE = b"G" + struct.pack(">d", 1.0)
@@ -90,6 +91,65 @@ def test_a_strange_point_takes_no_more_than_its_bytes(tmp_path, content):
     found = read_qdrant(folder(tmp_path, content))
     assert found.vectors is None
     assert "notes.id" in found.clear
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "CREATE VIEW points AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) "
+        "SELECT zeroblob(1000000) AS point FROM n",
+        "CREATE TABLE points (id, point AS (zeroblob(900000000))); INSERT INTO points VALUES (1)",
+    ],
+)
+def test_what_a_database_computes_is_no_point(tmp_path, made):
+    place = tmp_path / "collection" / "notes"
+    place.mkdir(parents=True)
+    with sqlite3.connect(place / "storage.sqlite") as connection:
+        connection.executescript(made)
+    connection.close()
+    with pytest.raises(ValueError, match="is not a collection of Qdrant"):
+        read_qdrant(tmp_path)
+
+
+def test_columns_are_those_that_a_table_of_words_shows_and_cells_need_be_no_text(tmp_path):
+    path = tmp_path / "words.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE VIRTUAL TABLE words USING fts5(word)")
+        connection.execute("INSERT INTO words VALUES ('ann')")
+        connection.execute("CREATE TABLE other (cell TEXT)")
+        connection.execute("INSERT INTO other VALUES (CAST(x'ff41' AS TEXT))")
+    connection.close()
+    there = StoredTables(path)
+    assert there.read("words") == (["word"], [("ann",)])
+    assert there.read("other") == (["cell"], [("\ufffdA",)])
+
+
+def test_a_page_that_is_named_often_is_read_as_often_as_a_file_may_be(tmp_path):
+    path = tmp_path / "pages.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA page_size = 512")
+        connection.execute("CREATE TABLE points (id INTEGER PRIMARY KEY, point BLOB)")
+        connection.executemany("INSERT INTO points (point) VALUES (?)", 3000 * [(b"x" * 100,)])
+    connection.close()
+    content = bytearray(path.read_bytes())
+
+    def naming(page, child):
+        """A page whose every cell names one child: pages are counted from 1."""
+        count = struct.unpack_from(">H", page, 3)[0]
+        for at in (8, *struct.unpack_from(f">{count}H", page, 12)):
+            struct.pack_into(">I", page, at, child)
+        return page
+
+    # the root is page 2; six pages below it name the next one 59 times, and the last is of rows
+    below = struct.unpack_from(">I", content, 512 + 8)[0]
+    inner, levels = content[512 * (below - 1) : 512 * below], range(10, 16)
+    content[512:1024] = naming(content[512:1024], levels[0])
+    for number in levels:
+        page = naming(bytearray(inner), number + 1)
+        content[512 * (number - 1) : 512 * number] = page
+    path.write_bytes(content)
+    with pytest.raises(sqlite3.DatabaseError, match="more rows than its file holds"):
+        StoredTables(path).read("points")
 
 
 def test_nothing_of_a_point_is_run(tmp_path):

@@ -19,6 +19,10 @@ from tacit.stores.header import StoreHeader
 Rows = npt.NDArray[np.float32]
 # tables of a sealed store in a database
 SEALED = ("tacit_documents", "tacit_store")
+# How often a byte of a database may be read: a table of words to search for has what another has.
+MOST_TIMES = 4
+# Of SQLite: columns that are computed, and bytes that a row takes at least.
+GENERATED, LEAST_ROW = (2, 3), 2
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -108,7 +112,47 @@ def sealed_store(backend: Backend, kind: str, beside: StoredColumns | None = Non
     return replace(others, sealed=header, rows=rows, clear=clear)
 
 
-def read_only(path: Path) -> sqlite3.Connection:
-    """Open a database of SQLite and change nothing."""
-    # immutable: no journal or lock is made beside what is looked at
-    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
+class StoredTables:
+    """Tables of a database of SQLite, of which nothing is changed, as they stand in its file.
+
+    What a view or a column computes stands nowhere, and pages that are named twice are no two.
+
+    Args:
+        path: of the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        # immutable: no journal or lock is made beside what is looked at
+        place = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
+        self._connection = sqlite3.connect(place, uri=True)
+        # a cell of other bytes is one
+        self._connection.text_factory = lambda cell: cell.decode("utf-8", "replace")
+        self._left = MOST_TIMES * path.stat().st_size
+        asked = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+        self.names = [row[0] for row in self._connection.execute(asked)]
+
+    def read(self, table: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Return the columns of one of ``names``, and its rows.
+
+        Raises:
+            sqlite3.DatabaseError: it is none, or there are more of them than the file holds.
+        """
+        if table not in self.names:
+            raise sqlite3.DatabaseError("no such table")
+        asked = "SELECT name, hidden FROM pragma_table_xinfo(?)"
+        about = self._connection.execute(asked, (table,))
+        # what is computed is hidden, as is what a virtual table has beside its columns
+        columns = [name for name, hidden in about if not hidden]
+        listed, rows = ", ".join(map(_quoted, columns)), []
+        if not columns:
+            return [], []
+        for row in self._connection.execute(f"SELECT {listed} FROM {_quoted(table)}"):
+            self._left -= 1 + sum(len(one) for one in row if isinstance(one, bytes | str))
+            if self._left < 0:
+                raise sqlite3.DatabaseError("more rows than its file holds")
+            rows.append(row)
+        return columns, rows
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.stores.audit.opened import OpenedStore, Rows, StoredColumns, read_only, told
+from tacit.stores.audit.opened import OpenedStore, Rows, StoredColumns, StoredTables, told
 
 STORAGE = "storage.sqlite"
 # Parts of a point, of each of its bytes: a part is a byte at least, and some may stand twice.
@@ -88,12 +88,12 @@ def read_qdrant(path: Path, by: str | None = None) -> OpenedStore:
     for place in sorted((path / "collection").glob(f"*/{STORAGE}")):
         names: set[str] = set()
         try:
-            with read_only(place) as connection:
-                points = connection.execute("SELECT point FROM points").fetchall()
-        except sqlite3.DatabaseError:
+            columns, held = StoredTables(place).read("points")
+            points = [row[columns.index("point")] for row in held]
+        except (sqlite3.DatabaseError, ValueError):
             raise ValueError(f"PATH: {place} is not a collection of Qdrant") from None
         rows: list[Rows] = []
-        for (content,) in points:
+        for content in points:
             try:
                 point = _point(content, by)
             except Exception:  # whatever a made-up point holds, it is one that cannot be read

@@ -26,7 +26,7 @@ from tacit.stores.audit.opened import (
     OpenedStore,
     Rows,
     StoredColumns,
-    read_only,
+    StoredTables,
     sealed_store,
     told,
 )
@@ -309,13 +309,11 @@ def _given_back(index: Any) -> Rows | None:
 
 def _sqlite(path: Path, width: int | None, by: str | None) -> OpenedStore:
     try:
-        with read_only(path) as connection:
-            names = _tables(connection)
-            found = StoredColumns()
-            for name in names:
-                if name not in SEALED:
-                    _read_table(connection, name, width, by, found)
-        if "tacit_documents" in names:
+        there, found = StoredTables(path), StoredColumns()
+        for name in there.names:
+            if name not in SEALED:
+                _read_table(there, name, width, by, found)
+        if "tacit_documents" in there.names:
             from tacit.stores.backends.database import DatabaseBackend
 
             return sealed_store(DatabaseBackend(path), SEALED_SQLITE, found)
@@ -328,34 +326,22 @@ def _chroma(path: Path, width: int | None, by: str | None) -> OpenedStore:
     # what was added or deleted stands in a queue of operations until it is purged
     found = StoredColumns()
     try:
-        with read_only(path / CHROMA) as connection:
-            for name in _tables(connection):
-                _read_table(connection, name, width, by, found)
+        there = StoredTables(path / CHROMA)
+        for name in there.names:
+            _read_table(there, name, width, by, found)
     except sqlite3.DatabaseError:
         raise ValueError(f"PATH: {path / CHROMA} is not a database of SQLite") from None
     return told(found, "a store of Chroma", f'chroma vacuum --path "{path}"', by)
 
 
-def _tables(connection: sqlite3.Connection) -> list[str]:
-    asked = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
-    return [row[0] for row in connection.execute(asked)]
-
-
 def _read_table(
-    connection: sqlite3.Connection,
-    name: str,
-    width: int | None,
-    by: str | None,
-    found: StoredColumns,
+    there: StoredTables, name: str, width: int | None, by: str | None, found: StoredColumns
 ) -> None:
-    quoted = '"' + name.replace('"', '""') + '"'
     try:
-        cursor = connection.execute(f"SELECT * FROM {quoted}")
+        columns, rows = there.read(name)
     except sqlite3.OperationalError:
         # a virtual table of an extension that is not here
         return
-    columns = [about[0] for about in cursor.description]
-    rows = cursor.fetchall()
     for place, column in enumerate(columns):
         held = [row[place] for row in rows if row[place] is not None]
         if width and held and all(isinstance(one, bytes) and len(one) == 4 * width for one in held):
