@@ -18,10 +18,11 @@ from tacit.report import write_report
 from tacit.text import percent_up
 
 LAYER = 3
-LENGTH = 16
-CHARACTERS = 2_500_000
-BANK, CALIBRATION = 3000, 4000
-SIZES = Sizes(geometry=1000, pairs=500, prompts=1000, generated=100, queries=1000, trained=1000)
+LENGTH = 12
+CHARACTERS = 1_500_000
+BANK, CALIBRATION = 2000, 4000
+# A share of 1,000 prompts or queries is known to 3 points, one of 100 guesses to 10, at 95% each.
+SIZES = Sizes(geometry=1000, pairs=500, prompts=1000, generated=60, queries=1000, trained=1000)
 ASKED = SweepRequest(
     mechanisms=(
         "isotropic",

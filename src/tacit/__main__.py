@@ -9,6 +9,8 @@ from importlib.util import LazyLoader
 from types import ModuleType
 from typing import Any, NoReturn
 
+from tacit._ground.lazy import ExtraMissingError
+
 # SciPy's array layer takes every name of NumPy, and with them its Fortran compiler's front end and
 # its test runner: a tenth of a second that no command uses. They are loaded when one is.
 SELDOM = frozenset({"numpy.ctypeslib", "numpy.f2py", "numpy.polynomial", "numpy.testing"})
@@ -77,6 +79,8 @@ def main() -> None:
         command()
     except KeyboardInterrupt:
         _end("interrupted", 130)
+    except ExtraMissingError as error:
+        _end(str(error), 2)
     except ImportError as error:
         said = " ".join(str(error).split())[:300]
         _end(

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import importlib
 import json
 import os
 import sys
@@ -247,3 +248,22 @@ def test_one_broken_finding_is_exit_status_1(tacit, tmp_path, monkeypatch):
     outcome = tacit("doctor", "--folder", tmp_path)
     assert outcome.code == 1
     assert "cannot be checked (MemoryError)" in outcome.out
+
+
+def test_what_an_extra_brings_is_asked_for_by_its_extra(monkeypatch, capsys, tmp_path):
+    room = tmp_path / "needing"
+    room.mkdir()
+    (room / "__init__.py").write_text(
+        "from tacit._ground.lazy import attach\n__getattr__, _ = attach(__name__, __file__)\n"
+    )
+    (room / "__init__.pyi").write_text("from .inner import name as name\n")
+    (room / "inner.py").write_text("import faiss as name\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    monkeypatch.setattr("tacit.cli.main", lambda: importlib.import_module("needing").name)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert (ended.value.code, capsys.readouterr().err) == (
+        2, "tacit: needing.name needs faiss: pip install 'tacit-privacy[llm]'\n"
+    )  # fmt: skip

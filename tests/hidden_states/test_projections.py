@@ -24,7 +24,7 @@ from tacit.hidden_states.geometry.projections import (  # noqa: E402
     transplantation,
 )
 from tacit.hidden_states.geometry.utility import compare, outcomes, quantile_interval  # noqa: E402
-from tacit.models.next_states import next_states  # noqa: E402
+from tacit.models.next_states import following_states, next_states  # noqa: E402
 from tests.hidden_states.networks import CONFIGURATIONS, random_model  # noqa: E402
 
 WIDTH, VOCABULARY, LAYER = 32, 61, 1
@@ -135,6 +135,22 @@ def test_next_states_are_those_of_the_longer_prompt(family):
             torch.testing.assert_close(torch.cat(found), expected, rtol=0, atol=3e-6 * scale)
     with pytest.raises(ValueError, match="tokens"):
         list(next_states(model, torch.zeros(24, dtype=torch.int64), candidates, [1]))
+
+
+@pytest.mark.parametrize("family", sorted(CONFIGURATIONS))
+def test_states_that_follow_many_prompts_are_those_that_follow_each(family, monkeypatch):
+    model = random_model(family)
+    prefixes = torch.arange(15).reshape(5, 3) * 7 % VOCABULARY
+    tried = [torch.arange(count) * 11 % VOCABULARY for count in (2, 9, 1, 3, 4)]
+    # batches of one prompt cut in two, of two prompts and of one
+    monkeypatch.setattr("tacit.models.next_states.TOKENS_PER_BATCH", 20)
+    for layer in (0, 2):
+        found = list(following_states(model, prefixes, tried, layer))
+        assert [len(part) for part in found] == [2, 5, 4, 4, 4]
+        alone = [next_states(model, *pair, [layer]) for pair in zip(prefixes, tried, strict=True)]
+        expected = torch.cat([part for parts in alone for (part,) in parts])
+        scale = float(expected.abs().max())
+        torch.testing.assert_close(torch.cat(found), expected, rtol=0, atol=3e-6 * scale)
 
 
 def test_margins_by_brute_force(model, prompts, basis):

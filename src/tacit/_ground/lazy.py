@@ -21,6 +21,10 @@ EXTRAS = {
 }
 
 
+class ExtraMissingError(ImportError):
+    """A name needs a package of an extra; the sentence says how it is installed."""
+
+
 def install_with(extra: str) -> str:
     """Return how Tacit is installed with an extra: on the index ``tacit`` is another package."""
     return f"pip install 'tacit-privacy[{extra}]'"
@@ -56,7 +60,7 @@ def attach(package: str, path: str) -> tuple[Callable[[str], Any], Callable[[], 
             missing = (error.name or "").partition(".")[0]
             if missing not in EXTRAS:
                 raise
-            raise ImportError(
+            raise ExtraMissingError(
                 f"{package}.{name} needs {missing}: {install_with(EXTRAS[missing])}"
             ) from None
 

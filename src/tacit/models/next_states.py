@@ -98,6 +98,45 @@ def next_states(
         yield tuple(state[:, -1] for state in _run(anatomy, batch, followed, wanted, stop))
 
 
+@torch.no_grad()
+def following_states(
+    model: LanguageModel, prefixes: Tensor, candidates: Sequence[Tensor], layer: int
+) -> Iterator[Tensor]:
+    """Read the state of ``prefix_i ⊕ v`` after a layer, for every candidate v of every prompt.
+
+    Prompts of one length run together once, as many as fill a batch with their candidates.
+
+    Args:
+        model: the language model.
+        prefixes: tokens, (n, T), T >= 1, unpadded.
+        candidates: n vectors of tokens, (m_i,).
+        layer: 1 … L, or 0 for the embeddings.
+
+    Yields:
+        The states of consecutive rows, (b, d): every candidate of the first prompt, then others.
+
+    Raises:
+        ValueError: tokens or a layer outside the model, or T + 1 beyond its context.
+    """
+    anatomy, level = model.anatomy, model.check_layer(layer)
+    stop, size = max(1, level), max(1, TOKENS_PER_BATCH // (prefixes.shape[1] + 1))
+    start = 0
+    while start < len(prefixes):
+        end, rows = start + 1, len(candidates[start])
+        while end < len(prefixes) and rows + len(candidates[end]) <= size:
+            rows, end = rows + len(candidates[end]), end + 1
+        ids = model.check_tokens(torch.cat(list(candidates[start:end]))[:, None])
+        cache = DynamicCache(config=model.network.config)
+        _run(anatomy, model.check_tokens(prefixes[start:end], room=1), cache, [level], stop)
+        counts = torch.tensor([len(tried) for tried in candidates[start:end]])
+        owners = torch.repeat_interleave(torch.arange(end - start), counts).to(ids.device)
+        for batch, owner in zip(torch.split(ids, size), torch.split(owners, size), strict=True):
+            followed = copy.deepcopy(cache)
+            followed.batch_select_indices(owner)
+            yield _run(anatomy, batch, followed, [level], stop)[0][:, -1]
+        start = end
+
+
 def _run(
     anatomy: Anatomy, tokens: Tensor, cache: Any, layers: Sequence[int], stop: int
 ) -> list[Tensor]:

@@ -16,7 +16,7 @@ from tacit._ground.checks import Array
 from tacit.attacks.last_token.tokens import LIKELIEST, CandidateTokens
 from tacit.models.behaviours import Behaviours
 from tacit.models.language import LanguageModel
-from tacit.models.next_states import as_tokens, next_states, single_tokens
+from tacit.models.next_states import as_tokens, following_states, single_tokens
 from tacit.models.padding import unpadded
 
 # A candidate that no public prompt ends with counts as this share of a prompt.
@@ -152,9 +152,12 @@ def candidate_states(
     model: LanguageModel, layer: int, listed: Sequence[LastTokenCandidates]
 ) -> Tensor:
     """Return the last state after each candidate of each prompt, (r, d)."""
-    return torch.cat(
-        [part for one in listed for (part,) in next_states(model, one.prefix, one.tokens, [layer])]
-    )
+    parts: list[Tensor] = []
+    for _, alike in groupby(listed, key=lambda one: len(one.prefix)):
+        group = list(alike)
+        prefixes = torch.stack([one.prefix for one in group])
+        parts += following_states(model, prefixes, [one.tokens for one in group], layer)
+    return torch.cat(parts)
 
 
 @torch.no_grad()
