@@ -235,3 +235,29 @@ def test_nobody_beside_owner_and_group_reads_a_ledger(tmp_path):
     finally:
         os.umask(before)
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o660}
+
+
+def test_a_copy_ends_while_releases_are_written_and_is_the_ledger_of_one_moment(
+    path: Path, tmp_path: Path
+) -> None:
+    ledger = Ledger(path)
+    for number in range(20):
+        ledger.reserve("s", nats(0.125), f"{number}").commit({})
+    before, copy, steps = ledger.verify(), tmp_path / "copy.db", list[int]()
+
+    def write(status: int, left: int, pages: int) -> None:
+        steps.append(left)
+        assert len(steps) <= pages
+        ledger.reserve("s", nats(0.125), "while it is copied").commit({})
+
+    with closing(sqlite3.connect(path)) as one, closing(sqlite3.connect(copy)) as other:
+        # as the how-to says: by steps, in one transaction that reads
+        one.execute("BEGIN")
+        one.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        one.backup(other, pages=1, progress=write)
+    assert len(steps) > 5
+    assert steps == sorted(steps, reverse=True)
+    assert Ledger(copy).verify() == before
+    assert Ledger(copy).verify(ledger.verify().head).findings[0].endswith("head given is missing")
+    Ledger(copy).reserve("s", nats(0.125), "goes on").commit({})
+    assert Ledger(copy).verify(before.head).holds
