@@ -30,49 +30,12 @@ from pathlib import Path
 
 import numpy as np
 
-from tacit.releases import Release
-from tacit.specifications import CertifiedSpecification, Specification, SpecificationSpace
-from tacit.specifications.release import KIND, NOISY, SECRET, certified, notes_of
-from tacit.specifications.schedule import StepSchedule
+from benchmarks.dock_filled import parts, specification
 from tacit_dock import DockSettings, DockStore, examine
 from tacit_dock.records import Filters
 from tacit_dock.search.index import Index
 
-MU = 0.5
 HALF, DRIPS, HONEST = 700, 66, 8
-SPACE = SpecificationSpace(
-    backbone="sha256:0", layers=("fc",), shapes=((512, 8),), factor="seed:7", subspace="none",
-    output="scatter",
-)  # fmt: skip
-GUARANTEES = certified(MU, 1e-5, "labels")
-
-
-def specification(seed: int, kind: str = "model") -> Specification:
-    factors = {"fc": np.random.default_rng(seed).normal(size=(512, 8))}
-    return Specification(
-        kind=kind, space=SPACE, factors=factors, method="dp", guarantees=GUARANTEES,
-        created="2026-01-02T03:04:05+00:00",
-        notes=notes_of(MU, SPACE.output, StepSchedule()),
-    )  # fmt: skip
-
-
-def parts(seed: int) -> dict[str, bytes]:
-    made = specification(seed)
-    details = CertifiedSpecification(
-        specification=made, backbone="tacit/vision", records=100, classes=2, mu=MU, delta=1e-5,
-        targets="labels", schedule=StepSchedule(),
-    )  # fmt: skip
-    release = Release(
-        kind=KIND, title="A specification", secret=SECRET, method=NOISY, guarantees=GUARANTEES,
-        details=details, digests=details.digests, notes=made.notes, reproducible=False,
-        created=made.created,
-    )  # fmt: skip
-    words = " ".join(
-        f"word{number}" for number in np.random.default_rng(seed).integers(2000, size=80)
-    )
-    card = f"---\ntitle: Model {seed}\nmodality: image\ntags: [t{seed % 40}]\n---\n{words}.\n"
-    text = json.dumps(release.to_dict()).encode()
-    return {"specification": made.to_bytes(), "card": card.encode(), "release": text}
 
 
 def fill(folder: Path, count: int, database: str | None) -> str:

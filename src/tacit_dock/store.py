@@ -16,6 +16,7 @@ from tacit_dock.deeds import OPERATOR, Deed, deeds, note
 from tacit_dock.identity import check_pair
 from tacit_dock.records import Filters, Learnware, LearnwarePage
 from tacit_dock.reserve import FullError, Reserve
+from tacit_dock.search.kept import erase
 from tacit_dock.tables import revision_table
 from tacit_dock.tokens import Token, create_token, find_token, list_tokens, revoke_token
 from tacit_dock.upgrading import fill_in
@@ -217,12 +218,12 @@ class DockStore:
         if digests is not None:
             return self._remove(self._unnamed(digests), self.blobs.remove)
         self.blobs.sweep()
-        held = sum(1 for _ in self.blobs.digests())
-        orphans = self._unnamed(self.blobs.digests())
-        if len(orphans) > max(FEW, held // 2):
+        held = tuple(self.blobs.digests())
+        orphans = self._unnamed(held)
+        if len(orphans) > max(FEW, len(held) // 2):
             self.trouble = (
-                f"{len(orphans)} of {held} contents are named by no record: nothing was removed; "
-                "is this the database of this folder?"
+                f"{len(orphans)} of {len(held)} contents are named by no record: nothing was "
+                "removed; is this the database of this folder?"
             )
             return 0
         return self._remove(orphans, self.blobs.throw_away)
@@ -232,8 +233,10 @@ class DockStore:
             # nobody can name one meanwhile: submissions wait for this transaction
             with self.database.writing() as (connection, _):
                 part = orphans[start : start + BATCH]
-                for digest in set(part) - _named(connection, part):
+                gone = set(part) - _named(connection, part)
+                for digest in gone:
                     remove(digest)
+                erase(self.blobs.folder.parent, gone)
         return len(orphans)
 
     def create_token(self, developer: str, *, days: int = 365) -> tuple[str, Token]:
@@ -277,17 +280,23 @@ class DockStore:
         return {**told, "database": kind, "change": change}
 
     def _unnamed(self, digests: Iterable[str]) -> list[str]:
-        found: list[str] = []
-        part: list[str] = []
+        asked = tuple(digests)
         with self.database.reading() as connection:
-            for digest in (*digests, None):
-                if digest is not None:
-                    part.append(digest)
-                if len(part) >= BATCH or digest is None:
-                    known = _named(connection, part)
-                    found += [held for held in part if held not in known]
-                    part = []
-        return found
+            if len(asked) > BATCH:
+                # most of what is there: all names are read sooner than so many are looked up
+                known = _all_named(connection)
+            else:
+                known = _named(connection, list(asked))
+        return [digest for digest in asked if digest not in known]
+
+
+def _all_named(connection: sa.Connection) -> set[str]:
+    """Return every digest that a record names."""
+    found: set[str] = set()
+    for name in CONTENTS:
+        column = revision_table.c[name]
+        found.update(connection.execute(sa.select(column).where(column.is_not(None))).scalars())
+    return found
 
 
 def _named(connection: sa.Connection, digests: list[str]) -> set[str]:

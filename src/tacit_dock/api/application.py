@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -20,6 +21,7 @@ from tacit_dock.api.searching import router as searching
 from tacit_dock.api.shapes import ProblemShape
 from tacit_dock.api.state import Dock
 from tacit_dock.api.watching import router as watching
+from tacit_dock.errors import RefusedError, UnavailableError
 from tacit_dock.pages.mounting import mount
 from tacit_dock.search.index import Index
 from tacit_dock.settings import DockSettings
@@ -46,8 +48,11 @@ def application(store: DockStore, settings: DockSettings) -> FastAPI:
         await run_in_threadpool(store.reserve.fill, settings.reserve)
         app.state.ready = True
         write("started", orphans_removed=removed, index=index.status())
+        settling = asyncio.create_task(run_in_threadpool(_settle, index))
         yield
         app.state.ready = False
+        index.stop()
+        await settling
         write("stopped")
 
     app = FastAPI(
@@ -71,6 +76,20 @@ def application(store: DockStore, settings: DockSettings) -> FastAPI:
     _describe(app)
     app.add_middleware(Guard, settings=settings, watched=app.state.watched)
     return app
+
+
+def _settle(index: Index) -> None:
+    """Put on the disk what the next start is quick by, and read what this one was quick by."""
+    try:
+        written = index.keep()
+        if written:
+            write("kept", rows=written)
+        checked = index.status()["unchecked"]
+        if checked:
+            write("checked", rows=checked, wrong=index.check())
+    except (OSError, RefusedError, UnavailableError) as error:
+        # all that is lost is time at the next start
+        write("not kept", error=type(error).__name__)
 
 
 def _describe(app: FastAPI) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,6 +24,7 @@ LEAST_DEPTH, MOST_DEPTH = 512, 8192
 ERROR, ERRORS = 0.8, 2.6
 # Of so wide rows a quarter of the bits is compared first, unless that was in vain of late.
 LEAST_WIDTH, SHORTER, SKIPPED = 2048, 4, 15
+Bits: TypeAlias = NDArray[np.uint8]
 Ranked: TypeAlias = tuple[NDArray[np.int64], Vectors]
 
 
@@ -61,18 +63,67 @@ class Quantised:
         self._signs = (2.0 * signs - 1.0).astype(np.float32)
         half = (self._width.bit_length() - 1) // 2
         self._halves = hadamard(self._width >> half), hadamard(1 << half)
-        self._long: Any = None
-        # None where rows are so short that their bits are compared at once
-        self._short: Any = None
+        # of so short rows the bits are compared at once
+        short = (self._width // SHORTER,) if self._width >= LEAST_WIDTH else ()
+        self._widths = (self._width, *short)
+        # none before the first row is taken over
+        self._indexes: dict[int, Any] = {}
         self._rows, self.depth = 0, LEAST_DEPTH
         self._skipped = 0
         self._lock = SharedLock()
 
     @property
+    def _long(self) -> Any:
+        return self._indexes[self._width]
+
+    @property
+    def _short(self) -> Any:
+        return self._indexes.get(self._width // SHORTER)
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the codes."""
-        made = [one for one in (self._long, self._short) if one is not None]
-        return self._rows * sum(int(one.code_size) for one in made)
+        return self._rows * sum(int(one.code_size) for one in self._indexes.values())
+
+    @property
+    def form(self) -> dict[str, object]:
+        """What the bits are read by: who wrote them, and how many bytes a row has of each kind."""
+        sizes = {str(width): int(self._empty(width).code_size) for width in self._widths}
+        return {
+            "bits": f"faiss {self._faiss.__version__}, rotation {ROTATION}",
+            "records": {"rows": 4 * self.vectors.width, **sizes},
+        }
+
+    def take(self, bits: Mapping[str, Bits], centres: Mapping[str, Vectors]) -> None:
+        """Take over bits of the first rows that were made before, as `bits` and `centres` told."""
+        made = {}
+        for width in self._widths:
+            index, name = self._empty(width), str(width)
+            self._faiss.copy_array_to_vector(centres[name], index.center)
+            index.is_trained = True
+            index.add_sa_codes(bits[name])
+            made[width], self._rows = index, len(bits[name])
+        self._indexes = made
+
+    def made(self) -> int:
+        """Make the bits of all rows that have none, and return of how many there are."""
+        self._take_over()
+        return self._rows
+
+    def bits(self, start: int, stop: int) -> dict[str, Bits]:
+        """Return a copy of the bits of consecutive rows, by the name of their index."""
+        found = {}
+        with self._lock.reading():
+            for width, index in self._indexes.items():
+                size = int(index.code_size)
+                codes = self._faiss.rev_swig_ptr(index.codes.data(), int(index.ntotal) * size)
+                found[str(width)] = codes.reshape(-1, size)[start:stop].copy()
+        return found
+
+    def centres(self) -> dict[str, Vectors]:
+        """Return what the bits are told about, by the name of their index."""
+        vector = self._faiss.vector_to_array
+        return {str(width): vector(index.center) for width, index in self._indexes.items()}
 
     def search(self, query: Vectors, count: int) -> list[FoundRow]:
         """Return the rows of the largest inner products with a query, each of them exact.
@@ -155,23 +206,24 @@ class Quantised:
             return
         with self._lock.writing():
             end = self.vectors.rows
-            if self._long is None:
+            if not self._indexes:
                 sample = self.rotated(self.vectors.rows_between(0, min(end, TRAINED)))
-                self._long = self._made(sample, self._width)
-                if self._width >= LEAST_WIDTH:
-                    self._short = self._made(sample, self._width // SHORTER)
+                self._indexes = {width: self._made(sample, width) for width in self._widths}
             for start in range(self._rows, end, TRAINED):
                 stop = min(start + TRAINED, end)
                 rows = self.rotated(self.vectors.rows_between(start, stop))
-                for index in (self._long, self._short):
-                    if index is not None:
-                        index.add(self._part(rows, index.d))
+                for index in self._indexes.values():
+                    index.add(self._part(rows, index.d))
             self._rows = end
 
     def _made(self, sample: Vectors, width: int) -> Any:
+        index = self._empty(width)
+        index.train(self._part(sample, width))
+        return index
+
+    def _empty(self, width: int) -> Any:
         index = self._faiss.IndexRaBitQ(width, self._faiss.METRIC_INNER_PRODUCT)
         index.qb = QUERY_BITS
-        index.train(self._part(sample, width))
         return index
 
     def _part(self, turned: Vectors, width: int) -> Vectors:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -47,6 +48,21 @@ class VectorStore:
         self._row_of: dict[str, int] = {}
         self._lock = threading.Lock()
 
+    @classmethod
+    def of(cls, ids: Sequence[str | None], rows: Vectors) -> VectorStore:
+        """Return a store of rows that are there, each under its name; without one it is removed."""
+        made = cls(rows.shape[1])
+        made._ids = list(ids)
+        made._row_of = {name: at for at, name in enumerate(ids) if name is not None}
+        for start in range(0, len(rows), made.block_rows):
+            part = rows[start : start + made.block_rows]
+            if len(part) < made.block_rows:
+                # the last block has room for those to come
+                part, held = np.zeros((made.block_rows, made.width), dtype=np.float32), part
+                part[: len(held)] = held
+            made._blocks.append(part)
+        return made
+
     def __len__(self) -> int:
         return len(self._row_of)
 
@@ -84,6 +100,15 @@ class VectorStore:
         """Whether so much was removed that the rows should be stored anew."""
         removed = self.rows - len(self)
         return removed > MOST_REMOVED and 4 * removed > self.rows
+
+    def ids(self, start: int, stop: int) -> list[str | None]:
+        """Return the names of consecutive rows, None of those that were removed."""
+        return self._ids[start:stop]
+
+    def row_of(self, identifier: str) -> Vectors | None:
+        """Return the row of a name, None where there is none."""
+        at = self._row_of.get(identifier)
+        return None if at is None else self._row(at)
 
     def compacted(self) -> VectorStore:
         """Return a store of the same names without the rows that were removed."""
