@@ -8,8 +8,9 @@ is not there (minutes); one process with one thread sends the requests of all cl
 waits for its answer before it asks again, on the same cores. Queries are about the tasks of the
 models; ``unrelated`` ones are about none, and the order of what they find is that of chance.
 Milliseconds are by the clock (``median``, ``p99``) and of the processor a request (``cpu``, the
-server's; ``client_cpu``). ``flat`` and ``hnsw`` are FAISS's in this process on the same rows, by one
-thread, a query at a time; recall is of the ten most similar against an exact comparison.
+server's; ``client_cpu``); ``most`` and ``not_mapped`` are the server's megabytes. ``flat`` and
+``hnsw`` are FAISS's on the same rows, asked by as many threads of this process; recall is of the ten
+most similar against an exact comparison.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import json
 import os
 import selectors
 import socket
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -160,39 +162,79 @@ def submissions(folder: Path) -> Callable[[int], bytes]:
     return lambda turn: ready[turn]
 
 
-def peers(folder: Path, bodies: list[bytes]) -> dict[str, Any]:
-    """Return what FAISS takes a query on the same rows, exactly and by a graph, and its recall."""
+def graph_of(folder: Path) -> Any:
+    """Return FAISS's graph of the rows that the dock keeps, made where it is not there: minutes."""
+    import faiss
+
+    path = folder.with_name(f"{folder.name}.hnsw")
+    if not path.exists():
+        held = np.fromfile(next(folder.glob("index/*/rows")), dtype=np.float32)
+        graph = faiss.IndexHNSWFlat(SPACE.size, GRAPH, faiss.METRIC_INNER_PRODUCT)
+        graph.hnsw.efConstruction = MADE
+        graph.add(held.reshape(-1, SPACE.size))
+        faiss.write_index(graph, str(path))
+    return faiss.read_index(str(path))
+
+
+def peers(folder: Path, bodies: list[bytes], clients: int) -> dict[str, Any]:
+    """Return what FAISS takes for as many clients on the same rows, exactly and by a graph."""
     import faiss
 
     from tacit.specifications import specification_from_bytes
 
-    rows = np.fromfile(next(folder.glob("index/*/rows")), dtype=np.float32).reshape(-1, SPACE.size)
     asked = np.stack([specification_from_bytes(body).vector for body in bodies])
-    began = time.process_time()
-    graph = faiss.IndexHNSWFlat(SPACE.size, GRAPH, faiss.METRIC_INNER_PRODUCT)
-    graph.hnsw.efConstruction = MADE
-    graph.add(rows)
-    making = time.process_time() - began
-    del rows
+    graph = graph_of(folder)
     faiss.omp_set_num_threads(1)
-    flat = faiss.downcast_index(graph.storage)
-
-    def each(index: Any, wanted: Any) -> tuple[float, list[set[int]]]:
-        began, found = time.process_time(), []
-        for one in wanted:
-            found.append(set(index.search(one[np.newaxis], 10)[1][0].tolist()))
-        return 1e3 * (time.process_time() - began) / len(wanted), found
-
-    few = asked[:32]
-    took, truth = each(flat, few)
-    told: dict[str, Any] = {"flat": {"cpu": round(took, 2)}}
-    for looked in LOOKED:
-        graph.hnsw.efSearch = looked
-        took, found = each(graph, few)
+    told, truth = {}, []
+    for name, index, looked in (
+        ("flat", faiss.downcast_index(graph.storage), 0), *(("hnsw", graph, n) for n in LOOKED)
+    ):  # fmt: skip
+        graph.hnsw.efSearch = max(looked, 1)
+        times, found = by_clients(index, asked, clients)
+        truth = truth or found
         recall = np.mean([len(a & b) / 10 for a, b in zip(truth, found, strict=True)])
-        told[f"hnsw, {looked}"] = {"cpu": round(took, 2), "recall": round(float(recall), 3)}
-    told["hnsw_made_s"] = round(making)
+        told[f"{name} {looked or ''}".strip()] = {**times, "recall": round(float(recall), 3)}
     return told
+
+
+def by_clients(index: Any, asked: Any, clients: int) -> tuple[dict[str, float], list[set[int]]]:
+    """Have threads ask an index, each again at once, a few queries each."""
+    times, found, line = [0.0] * len(asked), [set[int]()] * len(asked), threading.Barrier(clients)
+
+    def ask(mine: range) -> None:
+        line.wait()
+        for at in mine:
+            began = time.perf_counter()
+            found[at] = set(index.search(asked[[at]], 10)[1][0].tolist())
+            times[at] = time.perf_counter() - began
+
+    threads = [
+        threading.Thread(target=ask, args=(range(number, len(asked), clients),))
+        for number in range(clients)
+    ]
+    began = time.process_time()
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    cpu = 1e3 * (time.process_time() - began) / len(asked)
+    middle, high = (round(1e3 * float(at), 1) for at in np.quantile(times, [0.5, 0.99]))
+    return {"median": middle, "p99": high, "cpu": round(cpu, 2)}, found
+
+
+def searched(folder: Path, clients: int, seconds: float, *, related: bool = True) -> dict[str, Any]:
+    """Serve a dock to clients that search; return what it took, and the memory of the server."""
+    sent = [search(body) for body in queries(QUERIES, related=related)]
+    with serving(folder, None) as (port, pid, start):
+        told = load(port, pid, clients, seconds, lambda number: sent[number % QUERIES])
+        return told | {"start": [round(value, 2) for value in start]} | memory(pid)
+
+
+def submitted(folder: Path, seconds: float) -> dict[str, Any]:
+    """Serve a dock to clients that submit; return what it took."""
+    content = submissions(folder)
+    with serving(folder, None) as (port, pid, _):
+        return load(port, pid, SUBMITTERS, seconds, content)
 
 
 def main() -> None:
@@ -204,21 +246,16 @@ def main() -> None:
     parser.add_argument("--no-peers", action="store_true")
     asked = parser.parse_args()
     folder = place(asked.learnwares, asked.folder)
-    related, unrelated = queries(QUERIES), queries(QUERIES, related=False)
-    submit = submissions(folder)
-    found: dict[str, Any] = {"learnwares": asked.learnwares, "clients": asked.clients}
-    with serving(folder, None) as (port, pid, start):
-        found["start"] = [round(value, 2) for value in start]
-        for name, bodies in (("search", related), ("unrelated", unrelated)):
-            sent = [search(body) for body in bodies]
-            told = load(port, pid, asked.clients, asked.seconds, lambda n, s=sent: s[n % QUERIES])
-            found[name] = told
-        alone = [search(body) for body in related]
-        found["alone"] = load(port, pid, 1, asked.seconds / 4, lambda n: alone[n % QUERIES])
-        found["submit"] = load(port, pid, SUBMITTERS, asked.seconds, submit)
-        found["memory"] = memory(pid)
+    found: dict[str, Any] = {
+        "learnwares": asked.learnwares,
+        "clients": asked.clients,
+        "search": searched(folder, asked.clients, asked.seconds),
+        "unrelated": searched(folder, asked.clients, asked.seconds, related=False),
+        "alone": searched(folder, 1, asked.seconds / 4),
+        "submit": submitted(folder, asked.seconds),
+    }
     if not asked.no_peers:
-        found |= peers(folder, related)
+        found |= peers(folder, queries(3 * asked.clients), asked.clients)
     found["load"] = round(os.getloadavg()[0], 1)
     print(json.dumps(found, indent=1))
 

@@ -358,6 +358,57 @@ def engine() -> Measured:
         )
 
 
+# A dock of 10⁵ learnwares
+
+
+def dock_search() -> Measured:
+    from benchmarks.dock_load import CLIENTS, peers, place, queries, searched
+
+    folder = place()
+    told = searched(folder, CLIENTS, 20.0)
+    unrelated = searched(folder, CLIENTS, 10.0, related=False)
+    beside = peers(folder, queries(3 * CLIENTS), CLIENTS)
+    graph = ", ".join(
+        f"{one['p99']:.0f} ({one['recall']:.2f})" for key, one in beside.items() if "hnsw" in key
+    )
+    note = (
+        f"99%, {CLIENTS} clients on the same cores; median {told['median']:.0f}, "
+        f"{told['per_second']:.0f} a second, {told['cpu']:.1f} ms of the server's processor each; "
+        f"queries about no task of the models: {unrelated['p99']:.0f} and "
+        f"{unrelated['cpu']:.1f}; FAISS alone, no server, as many threads, 99% (recall of ten): "
+        f"flat {beside['flat']['cpu']:.0f} of the processor, HNSW {graph}"
+    )
+    return Measured(
+        told["p99"], "ms by the clock", 150, "FAISS flat", beside["flat"]["p99"], note
+    )  # fmt: skip
+
+
+def dock_submit() -> Measured:
+    from benchmarks.dock_load import SUBMITTERS, place, submitted
+
+    told = submitted(place(), 20.0)
+    note = (
+        f"99%, {SUBMITTERS} clients on the same cores; median {told['median']:.0f}, "
+        f"{told['per_second']:.0f} a second, {told['cpu']:.0f} ms of the server's processor each"
+    )
+    return Measured(told["p99"], "ms by the clock", 1000, note=note)
+
+
+def dock_start() -> Measured:
+    from benchmarks.dock_load import place, searched
+
+    clock, spent = searched(place(), 1, 0.1)["start"]
+    return Measured(spent, most=5, note=f"to its first answer; {clock:.1f} s by the clock")
+
+
+def dock_memory() -> Measured:
+    from benchmarks.dock_load import CLIENTS, place, searched
+
+    told = searched(place(), CLIENTS, 10.0)
+    note = f"at its most, under load; {told['not_mapped']} of them are not mapped from files"
+    return Measured(told["most"], "MB", 2000, note=note)
+
+
 # What needs minutes
 
 
@@ -402,10 +453,17 @@ FIGURES: dict[str, tuple[str, str, Callable[[], Measured]]] = {
     "verify-long": ("Ledger", f"`verify`, {LONG[0]:,} releases", long_verify),
     "audit": ("Pages", "the audit of `make demo`", demo),
     "seed": ("Pages", "`tacit dock seed`", seeding),
+    "dock-search": ("A dock of 100,000 learnwares", "a search", dock_search),
+    "dock-submit": ("A dock of 100,000 learnwares", "a submission", dock_submit),
+    "dock-start": ("A dock of 100,000 learnwares", "`tacit dock serve`, to be ready", dock_start),
+    "dock-memory": ("A dock of 100,000 learnwares", "memory of the server", dock_memory),
     "demo": ("A fresh clone", "`make demo`, with the installation", clone("demo")),
     "tests": ("A fresh clone", "`make test`, with the installation", clone("test")),
 }  # fmt: skip
-SLOW = ("release-long", "verify-long", "demo", "tests")
+SLOW = (
+    "release-long", "verify-long", "dock-search", "dock-submit", "dock-start", "dock-memory",
+    "demo", "tests",
+)  # fmt: skip
 
 
 def measure(key: str) -> dict[str, Any]:

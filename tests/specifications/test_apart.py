@@ -19,7 +19,11 @@ from tacit.specifications import (  # noqa: E402
     prepare_specification,
     public_subspace,
 )
-from tacit.specifications.coordinates import GradientFrame, coordinates  # noqa: E402
+from tacit.specifications.coordinates import (  # noqa: E402
+    GradientFrame,
+    check_apart,
+    coordinates,
+)
 from tacit.specifications.mechanism import describe_mean  # noqa: E402
 
 WINDOWS, WIDTH = 4, 3
@@ -229,3 +233,36 @@ def test_a_long_text_is_read_as_far_as_it_counts():
     assert torch.equal(tokens, short)
     with pytest.raises(ValueError, match="data: expected text that UTF-8 holds, not so in 1"):
         backbone.prepare(["good", "\ud800"])
+
+
+def test_a_built_in_backbone_is_tried_once_and_again_once_it_is_another():
+    backbone = load_backbone("tacit/vision")
+    parts = (torch.zeros(1, 3, 20, 20),)
+    passes = []
+    counted = replace(
+        backbone, features=lambda *batch: passes.append(1) or backbone.features(*batch)
+    )
+    check_apart(counted, parts, None)
+    once = len(passes)
+    assert once > 1
+    check_apart(counted, parts, None)
+    assert len(passes) == once
+    # other shapes, another frame
+    check_apart(counted, (torch.zeros(1, 3, 24, 20),), None)
+    frame = GradientFrame(backbone.layers[:1], 2, "gaussian:0")
+    check_apart(counted, parts, frame)
+    assert len(passes) > 3 * once
+    mixing = backbone.module.register_forward_hook(lambda module, given, held: held - held.mean(0))
+    try:
+        with pytest.raises(ValueError, match="one record would change"):
+            check_apart(backbone, parts, None)
+    finally:
+        mixing.remove()
+    first = next(backbone.module.parameters())
+    tried, kept = len(passes), first.detach().clone()
+    first.data[0, 0] += 1.0
+    try:
+        check_apart(counted, parts, None)
+        assert len(passes) > tried
+    finally:
+        first.data.copy_(kept)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     import torch
 
 WORDS, WIDTH = 4096, 16
-EPOCHS, BATCH, RATE = 20, 50, 5e-3
+EPOCHS, BATCH, RATE, DECAY = 20, 50, 5e-3, 0.01
 
 
 def trained(material: Material) -> torch.nn.Module:
@@ -80,10 +81,30 @@ def _network(material: Material) -> torch.nn.Module:
 def _fit(network: torch.nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> None:
     import torch
 
-    optimiser = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=0.01)
+    # the functional form: its class imports the compiler of torch, which takes longer than a fit
+    step, weights = _adamw(network), list(network.parameters())
     for _ in range(EPOCHS):
         for rows in torch.split(torch.randperm(len(inputs)), BATCH):
-            optimiser.zero_grad()
             loss = torch.nn.functional.cross_entropy(network(inputs[rows]), labels[rows])
-            torch.autograd.backward(loss)
-            optimiser.step()
+            step(list(torch.autograd.grad(loss, weights)))
+
+
+def _adamw(network: torch.nn.Module) -> Callable[[list[torch.Tensor]], None]:
+    """Return what moves the weights of a network by their gradients, as ``torch.optim.AdamW``."""
+    import torch
+    from torch.optim.adamw import adamw
+
+    weights = list(network.parameters())
+    means, squares = ([torch.zeros_like(held) for held in weights] for _ in range(2))
+    steps = [torch.zeros(()) for _ in weights]
+
+    @torch.no_grad()
+    def step(gradients: list[torch.Tensor]) -> None:
+        adamw(
+            weights, gradients, means, squares, [], steps, foreach=False, capturable=False,
+            differentiable=False, fused=False, grad_scale=None, found_inf=None, has_complex=False,
+            amsgrad=False, beta1=0.9, beta2=0.999, lr=RATE, weight_decay=DECAY, eps=1e-8,
+            maximize=False,
+        )  # fmt: skip
+
+    return step
