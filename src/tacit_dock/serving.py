@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tacit._ground.checks import integer
@@ -20,6 +21,9 @@ NEEDED = ("fastapi", "uvicorn", "python_multipart", "yaml", "markdown_it")
 BACKLOG = 512
 # Of all kinds, idle ones too; what comes beside them is told to come again.
 MOST_CONNECTIONS = 8192
+# Files beside connections: the database, contents that arrive or are read, and the connections that
+# are taken together before one of them can be closed. Without any left nothing is answered.
+SPARE_FILES, FEWEST = 1024 + BACKLOG, 64
 LONGEST_HEAD = 64 << 10
 STOP_SECONDS = 30
 
@@ -103,23 +107,45 @@ def serve(store: DockStore, settings: DockSettings, listening: socket.socket) ->
     server_of(app, settings).run(sockets=[listening])
 
 
+def most_connections() -> int:
+    """Take as many files as the system allows; return how many of them may be connections.
+
+    One too many is closed at once: a server that finds no file for it is busy with that alone.
+    """
+    try:
+        import resource
+    except ImportError:
+        return MOST_CONNECTIONS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_CONNECTIONS + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    left = MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else soft - SPARE_FILES
+    return max(FEWEST, min(MOST_CONNECTIONS, left))
+
+
 def server_of(app: FastAPI, settings: DockSettings) -> Server:
     """Return the server of an application, which closes what does not keep to its times."""
     import uvicorn
 
     from tacit_dock.api.protocol import protocol_of
 
+    most = most_connections()
     return uvicorn.Server(
         uvicorn.Config(
             app,
-            http=protocol_of(settings.header_seconds, settings.least_speed),
+            http=protocol_of(settings.header_seconds, settings.least_speed, most + most // 2),
+            backlog=min(BACKLOG, most),
             log_config=None,
             access_log=False,
             server_header=False,
             # who sends for others is told by the operator, not believed
             proxy_headers=bool(settings.proxies),
             forwarded_allow_ips=list(settings.proxies),
-            limit_concurrency=MOST_CONNECTIONS,
+            limit_concurrency=most,
             timeout_keep_alive=math.ceil(settings.header_seconds),
             timeout_graceful_shutdown=STOP_SECONDS,
             h11_max_incomplete_event_size=LONGEST_HEAD,

@@ -42,10 +42,13 @@ class Outcome:
 
 
 @contextlib.contextmanager
-def server(folder: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def server(
+    folder: Path, *more: str, most_files: int | None = None
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Start ``tacit dock serve`` on a free port; give the process and its address."""
+    limited = [] if most_files is None else ["sh", "-c", f'ulimit -n {most_files}; exec "$@"', "-"]
     command = [
-        sys.executable, "-c", "from tacit.__main__ import main; main()",
+        *limited, sys.executable, "-c", "from tacit.__main__ import main; main()",
         "dock", "serve", "--folder", str(folder), "--port", "0", "--requests", "1000000",
         "--max-learnwares", "1000000", *more,
     ]  # fmt: skip

@@ -12,8 +12,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tacit_dock import DockSettings
+from tacit_dock import DockSettings, DockStore
 from tacit_dock.api import bodies, guard
+from tests.dock.killed import server
 from tests.dock.learnwares import card, files, specification, weights
 from tests.dock.running import Running, running
 
@@ -77,6 +78,33 @@ def test_many_that_dawdle_keep_nobody_waiting(tmp_path: Path) -> None:
                     b"Content-Type: application/octet-stream\r\nContent-Length: 900\r\n\r\nx"
                 )
         assert honest(dock) == [200] * 3
+
+
+def test_more_connections_than_files_keep_nobody_waiting(tmp_path: Path) -> None:
+    with DockStore(tmp_path) as store:
+        token, _ = store.create_token("me")
+    with server(tmp_path, most_files=700) as (process, url), httpx.Client(base_url=url) as kept:
+        assert kept.get("/v1/health").status_code == 200
+        host, _, port = url.removeprefix("http://").partition(":")
+        with contextlib.ExitStack() as stack:
+            for _ in range(900):
+                line = socket.create_connection((host, int(port)), timeout=20)
+                stack.enter_context(line)
+            # of those that wait all but a few are closed, and one that is there is answered
+            files_open = len(os.listdir(f"/proc/{process.pid}/fd"))
+            assert files_open < 700
+            for _ in range(6):
+                time.sleep(0.5)
+                assert kept.get("/v1/health", timeout=5).status_code in (200, 503)
+        headers = {"Authorization": f"Bearer {token}", "Idempotency-Key": "k"}
+        told: list[int] = []
+        while 201 not in told and len(told) < 100:
+            parts = files(specification(1))
+            with contextlib.suppress(httpx.TransportError):
+                answer = httpx.post(f"{url}/v1/learnwares", files=parts, headers=headers)
+                told.append(answer.status_code)
+            time.sleep(0.1)
+        assert 201 in told
 
 
 def test_a_body_that_drips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

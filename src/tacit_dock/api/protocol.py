@@ -8,13 +8,14 @@ from typing import Any
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
-def protocol_of(header_seconds: float, least_speed: int) -> type[H11Protocol]:
+def protocol_of(header_seconds: float, least_speed: int, most: int) -> type[H11Protocol]:
     """Return the protocol of connections that are closed where no request comes in time.
 
     Args:
         header_seconds: from the connection, or from the end of the answer before, to the end of
             the head of a request.
         least_speed: bytes a second at which an answer is read at least.
+        most: connections; one more is closed without a word.
     """
 
     class Punctual(H11Protocol):
@@ -22,6 +23,9 @@ def protocol_of(header_seconds: float, least_speed: int) -> type[H11Protocol]:
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
+            if len(self.connections) > most:
+                transport.abort()
+                return
             self._expect()
 
         def connection_lost(self, exc: Exception | None) -> None:

@@ -94,7 +94,7 @@ def _adamw(network: torch.nn.Module) -> Callable[[list[torch.Tensor]], None]:
     import torch
     from torch.optim.adamw import adamw
 
-    weights = list(network.parameters())
+    weights: list[torch.Tensor] = list(network.parameters())
     means, squares = ([torch.zeros_like(held) for held in weights] for _ in range(2))
     steps = [torch.zeros(()) for _ in weights]
 
