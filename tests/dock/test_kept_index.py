@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -31,11 +32,19 @@ def names(folder: Path) -> list[Path]:
     return sorted(path for path in (folder / "index").rglob("*") if path.is_file())
 
 
-@pytest.fixture
-def store(tmp_path):
-    with DockStore(tmp_path) as made:
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    place = tmp_path_factory.mktemp("filled")
+    with DockStore(place) as made:
         for seed in range(COUNT):
             keep(made, files(specification(seed)), key=f"k{seed}")
+    return place
+
+
+@pytest.fixture
+def store(filled, tmp_path):
+    shutil.copytree(filled, tmp_path, dirs_exist_ok=True)
+    with DockStore(tmp_path) as made:
         yield made
 
 
