@@ -75,6 +75,10 @@ def test_an_error_has_a_price(protect):
     assert offer.spend < 0.5 * session.budget
     with pytest.raises(ValueError, match="times as large"):
         session.price("mean", error=1e-12)
+    with pytest.raises(ValueError, match="times as large"):
+        session.price("mean", error=1e-308)
+    # more than any noise: a price all the same
+    assert 0.0 < session.price("mean", error=1e308).spend < 1e-12
 
 
 def test_a_price_by_error_would_tell_of_a_hidden_table():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -174,6 +175,9 @@ def bind_query(query: Any, columns: Columns, target: str | None = None) -> Query
         raise ValueError(
             f"query: expected at least one number, got none of {description!r}: no column is left"
         )
+    twice = next((name for name, many in Counter(names).items() if many > 1), None)
+    if isinstance(query, str) and twice is not None:
+        raise ValueError(f"query: expected each number once, got {twice} twice in {description!r}")
     sums = tuple(part for part in parts if isinstance(part, SumStatistic))
     if len(sums) < len(parts):
         return Query(Several(parts), names, description)
@@ -268,7 +272,11 @@ def _part(piece: str, text: str, target: str | None) -> Statistic:
     inner, separator, group = piece.rpartition(BY)
     if separator:
         column, _, edges = group.strip().partition(":")
-        statistic = _part(inner.strip(), text, target)
+        statistic = one = _part(inner.strip(), text, target)
+        while isinstance(one, GroupBy):
+            if one.column == column:
+                raise ValueError(f"query: expected each column once behind by, got {column} twice")
+            one = one.statistic
         return GroupBy(statistic, column, _numbers(edges) if edges else None)
     name, _, rest = group.partition(":")
     name = _word(name)

@@ -14,6 +14,7 @@ from tacit.guarantees import GaussianDP, InformationBound, SuccessBound
 from tacit.releases.prepared import Expected
 from tacit.releases.promises import Effort
 from tacit.releases.release import Release
+from tacit.releases.strength import SMALLEST_MU
 from tacit.statistics.details import Turn
 from tacit.statistics.pools import Pool
 from tacit.statistics.prepared import StatisticRequest, expected_errors
@@ -136,7 +137,8 @@ class Questions(ABC):
             errors = question.plan.errors
             if error.size not in (1, errors.size):
                 raise ValueError(f"error: expected one number or {errors.size}, got {error.size}")
-            ratio = float(np.max(errors / error))
+            with np.errstate(over="ignore"):
+                ratio = float(np.max(errors / error))
             if ratio <= 1.0:
                 best = question
                 if ratio >= CLOSE or ratio == 0.0:
@@ -148,7 +150,9 @@ class Questions(ABC):
                 )
             # errors are about inverse to μ, and to the root of nats
             step = ratio if self.squares else ratio**2
-            spend = min(spend * step * (1.0 if ratio > 1.0 else 1.0 + HAIR), most)
+            spend *= step * (1.0 if ratio > 1.0 else 1.0 + HAIR)
+            # at an error beyond all that noise can be, the least price that there is
+            spend = min(max(spend, SMALLEST_MU), most)
         assert best is not None
         return best
 
