@@ -71,6 +71,43 @@ class Routed(nn.Module):
         return found.reshape(inputs.shape)
 
 
+class Experts(nn.Module):
+    """Many experts of which most see no position of the examples that are tried."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(6, 24)
+        self.experts = nn.ModuleList(
+            [nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 6)) for _ in range(24)]
+        )
+
+    def forward(self, inputs):
+        flat = inputs.reshape(-1, 6)
+        weights = self.gate(flat).softmax(dim=1)
+        found = torch.zeros_like(flat)
+        for index, expert in enumerate(self.experts):
+            here = (weights.argmax(dim=1) == index).nonzero().flatten()
+            if len(here):
+                found = found.index_add(0, here, expert(flat[here]) * weights[here, index, None])
+        return found.reshape(inputs.shape)
+
+
+class BySign(nn.Module):
+    """Whole examples by their sign: those that are made up to be tried all go one way."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.ways = nn.Linear(6, 6), nn.ModuleList([nn.Linear(6, 3), nn.Linear(6, 3)])
+
+    def forward(self, inputs):
+        found = inputs.new_zeros(len(inputs), 3)
+        for index, way in enumerate(self.ways):
+            here = ((inputs.sum(dim=1) > 0) == (index == 0)).nonzero().flatten()
+            if len(here):
+                found = found.index_add(0, here, way(self.first(inputs)[here].tanh()))
+        return found
+
+
 class Sorted(nn.Module):
     """Examples by size, as packed sequences are, and back: those that are tried come sorted."""
 
@@ -150,6 +187,8 @@ MODELS = {
     "positions, batch second": (Positions, lambda: torch.randn(4, 5, 8)),
     "tied": (Tied, tokens),
     "routed": (Routed, lambda: torch.randn(4, 5, 6)),
+    "experts that none was sent to yet": (Experts, lambda: torch.randn(4, 5, 6)),
+    "examples that part after the trial": (BySign, lambda: torch.randn(4, 6)),
     "sorted within": (Sorted, lambda: torch.randn(4, 6)),
     "a weight that is made, and one number": (Scaled, lambda: torch.randn(4, 6)),
     "adapters of any rank": (
@@ -206,6 +245,38 @@ def test_gradients_are_those_of_single_passes(name):
             # the norm that clips is no less than that of what is summed, and not much more
             assert float(norms[held][index]) ** 0.5 >= float(mine.norm()) * (1 - 1e-12)
             assert float(norms[held][index]) ** 0.5 <= float(mine.norm()) + 1e-4 * float(length)
+    gradients.detach()
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_a_step_with_experts_moves_by_one_clip_with_one_record(passes):
+    """Which expert a position goes to, and how many go there, differs from step to step."""
+    torch.manual_seed(0)
+    model, records = Experts(), torch.randn(12, 5, 6)
+    parameters = dict(model.named_parameters())
+    gradients = ModelGradients(model, parameters)
+    gradients.attach()
+
+    def clipped(inputs):
+        losses = model(inputs).square().sum(dim=(1, 2)) * 1e3
+
+        def factors(norms):
+            factor = 1.0 / torch.stack(list(norms.values())).sum(dim=0).sqrt()
+            return dict.fromkeys(norms, factor)
+
+        if passes == 2:
+            found = gradients.sums_twice(losses, factors)
+        else:
+            gradients.backward(losses)
+            found = gradients.sums(factors(gradients.squared_norms()))
+        gradients.forget()
+        return found
+
+    for count in range(2, 12):
+        less, more = clipped(records[:count]), clipped(records[: count + 1])
+        moved = [held - less.get(name, 0.0) for name, held in more.items()]
+        length = float(torch.stack([one.square().sum() for one in moved]).sum().sqrt())
+        assert length == pytest.approx(1.0, abs=1e-5)
     gradients.detach()
 
 

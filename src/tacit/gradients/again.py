@@ -17,34 +17,13 @@ from torch.utils import _pytree as pytree
 from tacit.gradients.batches import random_states, replay, same_states
 from tacit.gradients.calibration import HALF, HALVES, SAME, SharedError
 from tacit.gradients.draws import Began, DrawError, Drawn, DrawnAgain, marks
-from tacit.gradients.layers import LayerRule
 from tacit.gradients.pieces import ParameterGradients
+from tacit.gradients.units import Unit
 
 ORDINARY = (
     "losses: expected private.backward(losses), got an ordinary backward pass through a model that "
     "trains privately; evaluate under torch.no_grad()"
 )
-
-
-@dataclass(eq=False)
-class Unit:
-    """A module that some parameters' gradients are taken at.
-
-    Attributes:
-        path: of the module, empty for the model itself.
-        module: the module.
-        names: of its parameters, by what they are called in it.
-        rule: how they are found; None for running the module again for each example.
-        rows: which of the tensors that it is given have a row for each example, once known.
-        tried: whether its gradients were held against those of single examples.
-    """
-
-    path: str
-    module: nn.Module
-    names: dict[str, str]
-    rule: LayerRule | None
-    rows: tuple[bool, ...] | None = None
-    tried: bool = False
 
 
 class Owner(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -67,8 +67,8 @@ class Watcher(Protocol):
     def backward(self, losses: Tensor) -> Any:
         """Run losses back to the watched outputs."""
 
-    def run_again_higher(self, name: str) -> bool:
-        """Take a parameter's gradients one module further out; whether there is one."""
+    def run_again_higher(self, names: Iterable[str]) -> str | None:
+        """Take parameters' gradients one module further out; return one for which there is none."""
 
 
 def calibrate(owner: Watcher, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -109,13 +109,13 @@ def calibrate(owner: Watcher, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
                 ) from error
             if not wrong:
                 break
-            for name in wrong:
-                if not owner.run_again_higher(name):
-                    raise ValueError(
-                        f"model: expected per-example gradients of {name} that are those of single "
-                        "examples, got others wherever they were taken; freeze it, or write what "
-                        "reads it as a module of torch.nn"
-                    )
+            name = owner.run_again_higher(wrong)
+            if name is not None:
+                raise ValueError(
+                    f"model: expected per-example gradients of {name} that are those of single "
+                    "examples, got others wherever they were taken; freeze it, or write what "
+                    "reads it as a module of torch.nn"
+                )
     owner.count = count
 
 

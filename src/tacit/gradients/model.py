@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,13 +13,14 @@ from torch.autograd.function import once_differentiable
 from torch.utils import _pytree as pytree
 from torch.utils.hooks import RemovableHandle
 
-from tacit.gradients.again import AgainNode, Call, Unit, refuse_ordinary
+from tacit.gradients.again import AgainNode, Call, refuse_ordinary
 from tacit.gradients.batches import without_autocast
-from tacit.gradients.calibration import SharedError, calibrate, in_parts
+from tacit.gradients.calibration import SharedError, calibrate
 from tacit.gradients.draws import Began, marks
-from tacit.gradients.layers import keeps_turned, rule_of
+from tacit.gradients.layers import keeps_turned
 from tacit.gradients.pieces import ParameterGradients, Room
 from tacit.gradients.together import norms_together, sums_together
+from tacit.gradients.units import Unit, places_of, taken_higher, units_of
 
 # What models of transformers keep states in unless they are called with use_cache=False.
 CACHE = ("transformers.cache_utils", "Cache")
@@ -49,10 +49,13 @@ class ModelGradients:
         self.found: dict[str, ParameterGradients] = {}
         self._room = Room(room)
         self.count = 0
-        self.units = list(_units(model, parameters))
+        self.units = list(units_of(model, parameters))
         self.untried: list[Unit] = []
         self._anchor = torch.zeros((), requires_grad=True)
-        self._capturing = self._paused = self._tried = self._running = False
+        self._capturing = self._paused = self._running = False
+        # whether the first forward pass was tried, whether it is now, and what went astray since
+        self._tried = self._trying = False
+        self._astray: list[Unit] = []
         self.seen: dict[int, list[int]] | None = None
         # what a pass frees as soon as all uses of a parameter came back
         self._take: Callable[[str, ParameterGradients], None] | None = None
@@ -73,7 +76,9 @@ class ModelGradients:
             _hidden(self._begin), with_kwargs=True, prepend=True
         )
         self._handles.append(root)
-        end = self.model.register_forward_hook(_hidden(self._end), always_call=True)
+        end = self.model.register_forward_hook(
+            _hidden(self._end), with_kwargs=True, always_call=True
+        )
         self._handles.append(end)
         for unit in self.units:
             watch = _ModuleWatch(self, unit)
@@ -241,39 +246,26 @@ class ModelGradients:
             self.found[name] = ParameterGradients(shape, transposed=turned, room=self._room)
         return self.found[name]
 
-    def run_again_higher(self, name: str) -> bool:
-        """Take a parameter's gradients one module further out; whether there is one.
-
-        At the module itself where a rule failed, at what holds it where that was run again.
-        """
-        if in_parts(self.parameters[name]):
-            return False
-        owners = [one for one in self.units if name in one.names.values()]
-        paths = [one.path for one in owners]
-        if len(paths) == 1 and owners[0].rule is not None:
-            path = paths[0]
-        else:
-            path = _common(paths) if len(paths) > 1 else _parent(paths[0])
-            if paths == [""]:
-                return False
-            # a list of modules is never called
-            while path and not _is_called(self._modules[path]):
-                path = _parent(path)
-        for one in owners:
-            one.names = {local: held for local, held in one.names.items() if held != name}
-        self.units = [one for one in self.units if one.names]
-        local = next(
-            inner
-            for inner, value in self._modules[path].named_parameters(remove_duplicate=False)
-            if value is self.parameters[name]
-        )
-        same = next((one for one in self.units if one.path == path and one.rule is None), None)
-        if same is None:
-            same = Unit(path, self._modules[path], {}, None)
-            self.units.append(same)
-        same.names[local] = name
+    def run_again_higher(self, names: Iterable[str]) -> str | None:
+        """Take parameters' gradients one module further out; return one for which there is none."""
+        places = {name: places_of(self.units, name) for name in names}
+        for name, place in places.items():
+            # what stands in a list with another has gone along
+            if places_of(self.units, name) == place:
+                found = taken_higher(self.units, self._modules, self.parameters, name)
+                if found is None:
+                    return name
+                self.units = found
         self.attach()
-        return True
+        return None
+
+    def strayed(self, unit: Unit, output: Any) -> None:
+        """Note a unit whose outputs have no row for each example, which the trial did not show."""
+        if self._trying or self._capturing:
+            return
+        leaves = [one for one in pytree.tree_leaves(output) if isinstance(one, Tensor)]
+        if not any(one.ndim > 0 and one.shape[0] == self.count for one in leaves):
+            self._astray.append(unit)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -306,21 +298,36 @@ class ModelGradients:
         self.count, self._running = _first_size((args, kwargs)), True
         if self.watching and not self._tried:
             # the first forward pass shows how the model is called
-            self._tried = True
+            self._tried = self._trying = True
             try:
                 calibrate(self, args, kwargs)
             except BaseException:
                 self._tried = False
                 raise
+            finally:
+                self._trying = False
             # the passes that were tried have ended, this one goes on
             self._running, self._calls = True, {}
             self.rely()
         if self._whole is not None:
             self._whole.begin(self.model, args)
 
-    def _end(self, *_: Any) -> None:
-        if not self._paused:
-            self._running = False
+    def _end(
+        self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+    ) -> Any:
+        """Return the outputs again where a unit went astray: taken further out, and tried anew."""
+        if self._paused:
+            return None
+        self._running, astray = False, self._astray
+        self._astray = []
+        # an error leaves no outputs
+        if not astray or output is None:
+            return None
+        last = self.run_again_higher([name for one in astray for name in one.names.values()])
+        if last is not None:
+            raise SharedError(astray[0].path, f"others of {self.count}")
+        self._tried = False
+        return model(*args, **kwargs)
 
     def refuse_inside(self, path: str) -> None:
         """Refuse a module that runs by itself: how many examples there are is not known then.
@@ -377,10 +384,12 @@ class _ModuleWatch:
             # what is looked up once for all examples has a gradient for each of them
             if keeps_one(given) and owner.count > 1 and isinstance(module, nn.Embedding):
                 output = output.expand(owner.count, *output.shape[1:])
+            owner.strayed(unit, output)
             caught: Tensor = _RuleNode.apply(output, given.detach(), owner.anchor, self)  # type: ignore[no-untyped-call]
             return caught
         began, self._began = self._began or Began.now(module), None
         drew = began.drew(module)
+        owner.strayed(unit, output)
         leaves, form = pytree.tree_flatten(output)
         places = [
             place
@@ -451,35 +460,6 @@ class _RuleNode(torch.autograd.Function):
         (inputs,) = ctx.saved_tensors
         ctx.watch.receive(inputs, gradients)
         return (gradients if ctx.needs_input_grad[0] else None), None, None, None
-
-
-def _units(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> Iterator[Unit]:
-    """Yield every module that has a trained parameter of its own, or shares it."""
-    names = {id(one): name for name, one in parameters.items()}
-    for path, module in model.named_modules():
-        own = {
-            local: names[id(one)]
-            for local, one in module._parameters.items()
-            if one is not None and id(one) in names
-        }
-        if own:
-            yield Unit(path, module, own, rule_of(module))
-
-
-def _common(paths: Sequence[str]) -> str:
-    """Return the path of the innermost module that holds all of some modules."""
-    split = [path.split(".")[:-1] for path in paths]
-    same = itertools.takewhile(lambda parts: len(set(parts)) == 1, zip(*split, strict=False))
-    return ".".join(parts[0] for parts in same)
-
-
-def _is_called(module: nn.Module) -> bool:
-    """Whether a module has a forward pass, which lists of modules have not."""
-    return type(module).forward is not nn.Module.forward
-
-
-def _parent(path: str) -> str:
-    return path.rpartition(".")[0]
 
 
 def _first_size(values: Any) -> int:
