@@ -213,3 +213,73 @@ def test_a_whole_loop_in_which_everything_is_cleared_is_the_usual_one():
         optimizer.zero_grad()
     private.release()
     assert same(plain, model.state_dict())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_compiled_step_of_the_optimizer_is_the_usual_one():
+    for nested in (torch.optim.SGD, Twofold):
+        made = []
+        for step in (
+            lambda held: held.step,
+            lambda held: torch.compile(held.step, backend="eager"),
+        ):
+            model = network()
+            optimizer = nested(model.parameters(), lr=0.1)
+            loader = DataLoader(records(), batch_size=8)
+            private = make_private(
+                model, optimizer, loader, DPSGD(), NOISE, epochs=1, settings=LoopSettings(seed=3)
+            )
+            take = step(optimizer)
+            for inputs, targets in private.loader:
+                private.backward(losses(model, inputs, targets))
+                take()
+            assert private.release().details.taken == 3
+            made.append(model.state_dict())
+        assert all(torch.allclose(one, made[1][name], atol=1e-6) for name, one in made[0].items())
+
+
+class Twofold(torch.optim.SGD):
+    """An optimizer whose step calls its parent's, which is the same step."""
+
+    def step(self, closure=None):
+        return super().step(closure)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_noise_of_the_operating_system_is_drawn_in_a_compiled_step():
+    model = network()
+    private, optimizer = begun(model, seed=None)
+    before = copy.deepcopy(model.state_dict())
+    one_step(
+        private, model, type("Steps", (), {"step": torch.compile(optimizer.step, backend="eager")})
+    )
+    private.close()
+    assert not same(before, model.state_dict())
+
+
+def test_what_cannot_train_is_refused_by_its_cause():
+    model, loader = network(), DataLoader(records(), batch_size=8)
+    optimizer = torch.optim.LBFGS(model.parameters())
+    with pytest.raises(ValueError, match=r"without a closure, .* got LBFGS"):
+        make_private(model, optimizer, loader, DPSGD(), NOISE, epochs=1)
+    with pytest.raises(ValueError, match=r"got 0\.weight without a shape"):
+        begun(nn.Sequential(nn.LazyLinear(3)))
+
+    class Wrapped:
+        def __init__(self, rows):
+            self.rows = rows
+
+    class Opens(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(6, 3)
+
+        def forward(self, batch):
+            return self.layer(batch.rows)
+
+    model = Opens()
+    private, _ = begun(model)
+    inputs, _ = next(iter(private.loader))
+    with pytest.raises(ValueError, match=r"in lists, tuples and dicts, got Wrapped"):
+        model(Wrapped(inputs))
+    private.close()

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
+from torch.nn.parameter import is_lazy
 
 Loss: TypeAlias = Callable[[Any, Any, Any], Tensor]
 # inputs and targets
@@ -103,9 +104,14 @@ def refuse_without_numbers(model: nn.Module) -> None:
     """Refuse a model whose parameters were declared and never given values.
 
     Raises:
-        ValueError: one is on the device "meta"; it is named.
+        ValueError: one is on the device "meta", or waits for a first pass; it is named.
     """
     for name, one in model.named_parameters():
+        if is_lazy(one):
+            raise ValueError(
+                f"model: expected parameters that have values, got {name} without a shape; pass a "
+                "batch through the model before its optimizer is made"
+            )
         if one.is_meta:
             raise ValueError(
                 f'model: expected parameters that have values, got {name} on the device "meta"; '

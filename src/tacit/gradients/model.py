@@ -73,11 +73,11 @@ class ModelGradients:
         self._whole = None
         self._turned = {one.names.get("weight") for one in self.units if keeps_turned(one.module)}
         root = self.model.register_forward_pre_hook(
-            _hidden(self._begin), with_kwargs=True, prepend=True
+            hidden(self._begin), with_kwargs=True, prepend=True
         )
         self._handles.append(root)
         end = self.model.register_forward_hook(
-            _hidden(self._end), with_kwargs=True, always_call=True
+            hidden(self._end), with_kwargs=True, always_call=True
         )
         self._handles.append(end)
         for unit in self.units:
@@ -86,9 +86,9 @@ class ModelGradients:
                 # the passes that are tried first would begin it anew
                 self._whole = watch
             elif unit.rule is None:
-                before = unit.module.register_forward_pre_hook(_hidden(watch.begin), prepend=True)
+                before = unit.module.register_forward_pre_hook(hidden(watch.begin), prepend=True)
                 self._handles.append(before)
-            hook = _hidden(watch.__call__)
+            hook = hidden(watch.__call__)
             handle = unit.module.register_forward_hook(hook, prepend=True, with_kwargs=True)
             self._handles.append(handle)
 
@@ -296,6 +296,12 @@ class ModelGradients:
         if self._paused:
             return
         self.count, self._running = _first_size((args, kwargs)), True
+        if self.watching and self.count == 0:
+            kinds = ", ".join(type(one).__name__ for one in (*args, *kwargs.values()))
+            raise ValueError(
+                "model: expected tensors with a row for each example, in lists, tuples and dicts, "
+                f"got {kinds or 'no inputs'}"
+            )
         if self.watching and not self._tried:
             # the first forward pass shows how the model is called
             self._tried = self._trying = True
@@ -351,7 +357,7 @@ def _finite(norms: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: torch.where(finite, held, torch.inf) for name, held in norms.items()}
 
 
-def _hidden(hook: Any) -> Callable[..., Any]:
+def hidden(hook: Any) -> Callable[..., Any]:
     """Return a hook that a compiler leaves to Python."""
     call: Callable[..., Any] = torch.compiler.disable(hook)  # type: ignore[no-untyped-call]
     return call

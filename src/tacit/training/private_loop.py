@@ -17,7 +17,7 @@ from torch._functorch import config as functorch
 from tacit._ground.checks import integer
 from tacit.gradients.batches import check_losses, refuse_mixing_among
 from tacit.gradients.capture import reached
-from tacit.gradients.model import ModelGradients
+from tacit.gradients.model import ModelGradients, hidden
 from tacit.gradients.randomness import StepRandomness
 from tacit.guarantees import ApproximateDP, SuccessBound
 from tacit.guarantees.base import Guarantee
@@ -111,8 +111,8 @@ class PrivateLoop:
         self._folder: RunFolder | None = None
         self._reserve(paid=ledger is not None)
         self._handles = [
-            self._optimizer.register_step_pre_hook(self._before),
-            self._optimizer.register_step_post_hook(self._after),
+            self._optimizer.register_step_pre_hook(hidden(self._before)),
+            self._optimizer.register_step_post_hook(hidden(self._after)),
         ]
         refuse_reducing(self._given)
         # the first batch runs back twice, for which a compiled graph must keep its buffers
@@ -360,8 +360,10 @@ class PrivateLoop:
         # an optimizer may call the step of its parent: that has the same sum, and is the same step
         if not self._amid_step():
             self._noise_step(optimizer, args, kwargs)
-            self._inside, here = 0, inspect.currentframe()
-            self._outer = None if here is None else here.f_back
+            self._inside, self._outer = 0, inspect.currentframe()
+            # the step's own frame: beyond this one and what hides it from a compiler
+            while self._outer is not None and _hides(self._outer):
+                self._outer = self._outer.f_back
         self._inside += 1
 
     def _amid_step(self) -> bool:
@@ -568,6 +570,12 @@ class PrivateLoop:
                 f"{sorted(unseen)[0]} in another way; compute them from the outputs"
             )
         self._checked = True
+
+
+def _hides(frame: FrameType) -> bool:
+    """Whether a frame is of this module, or of what leaves a function to Python."""
+    name = str(frame.f_globals.get("__name__"))
+    return name == __name__ or name.startswith("torch._dynamo.")
 
 
 def _lengths(norms: Mapping[str, Tensor], losses: Tensor) -> Tensor:

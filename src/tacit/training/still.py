@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -154,12 +155,18 @@ def inner_optimizer(optimizer: Any) -> torch.optim.Optimizer:
     """Return the optimizer inside what accelerate's ``prepare`` makes of it.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is none, or one whose step runs a closure.
     """
     while isinstance(getattr(optimizer, "optimizer", None), torch.optim.Optimizer):
         optimizer = optimizer.optimizer
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise ValueError(f"optimizer: expected one of torch.optim, got {type(optimizer).__name__}")
+    closure = inspect.signature(optimizer.step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        raise ValueError(
+            "optimizer: expected one that takes a step without a closure, which runs the loss "
+            f"again, got {type(optimizer).__name__}"
+        )
     return optimizer
 
 
