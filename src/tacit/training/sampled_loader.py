@@ -19,18 +19,20 @@ from torch.utils.data import (
     RandomSampler,
     SequentialSampler,
     Subset,
+    default_collate,
+    default_convert,
 )
 
 from tacit._ground.reprs import shown
 from tacit.gradients.batches import map_tensors
 from tacit.gradients.randomness import StepRandomness
+from tacit.training.collation import CheckedCollation
 from tacit.training.loop_plan import LoopPlan, LoopSettings
 from tacit.training.sampling import FixedOrder, Places, Poisson
 from tacit.training.workers import Workers
 
 # What a loader is made again with, beside its records and their batches.
 KEPT = (
-    "collate_fn",
     "num_workers",
     "pin_memory",
     "timeout",
@@ -83,6 +85,10 @@ class SampledLoader:
         self._steps, self._epochs = details.schedule.steps, details.epochs
         self.coins, self.workers = StepRandomness(settings.seed), workers
         self._waiting, self._begun, self._passes = False, False, 0
+        self._collate = self._loader.collate_fn
+        if self._collate not in (default_collate, default_convert):
+            people = settings.person is not None and settings.person.drawn == "people"
+            self._collate = CheckedCollation(self._collate, in_order=people)
         # where accelerate's loader puts its batches
         self._device = getattr(self._loader, "device", None)
         self.current: Piece | None = None
@@ -132,6 +138,7 @@ class SampledLoader:
         if isinstance(self.dataset, IterableDataset):
             return self._streamed(pieces)
         kept = {name: getattr(self._loader, name) for name in KEPT}
+        kept["collate_fn"] = self._collate
         # in the order of the pieces, whatever the number of workers
         records = [piece.records for piece in pieces]
         return DataLoader(self.dataset, batch_sampler=records, **kept)
@@ -143,7 +150,6 @@ class SampledLoader:
             ValueError: it ends before the records that were declared.
         """
         every, first = iter(self.dataset), pieces[0].records[0]
-        collect: Any = self._loader.collate_fn
         # a pass that was broken off is finished by the next one
         passed = sum(1 for _ in islice(every, first))
         for piece in pieces:
@@ -154,7 +160,7 @@ class SampledLoader:
                     f"records: expected a stream of the {self._count} records that were declared, "
                     f"got one that ends after {passed}"
                 )
-            yield collect(rows)
+            yield self._collate(rows)
 
     def _placed(self, values: Any) -> Any:
         return values.to(self._device, non_blocking=True) if isinstance(values, Tensor) else values
