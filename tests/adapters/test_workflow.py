@@ -20,6 +20,7 @@ from tacit.adapters import (
     fit,
     read_adapter,
 )
+from tacit.gradients.certificates import HALF
 from tacit.releases import Draw, Table
 from tests.adapters.models import (
     FAMILIES,
@@ -241,6 +242,9 @@ def test_a_better_certificate_than_the_settings_give_is_refused():
 def test_bfloat16_passes_train_float32_factors():
     release = trained(gpt2(), tokens(), LOW_RANK, targets="c_attn", precision="bfloat16", **FAST)
     assert release.details.layers
+    # whose rounding follows from other records, as the certificate says
+    assert release.details.half
+    assert all(HALF in one.assumptions for one in load(release.to_dict()).guarantees)
 
 
 class Mixing(torch.nn.Module):

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from tacit._ground.checks import in_interval, integer, non_negative
 from tacit._ground.reprs import short_repr, shown
-from tacit.gradients.certificates import certified_steps, weakness
+from tacit.gradients.certificates import HALF, certified_steps, weakness
 from tacit.gradients.methods import AnyMethod, LoRAFA
 from tacit.gradients.steps import Schedule
 from tacit.gradients.unclipped import WithoutClipping
@@ -61,6 +61,7 @@ class TrainedAdapter:
         delta: δ at which ε is told.
         layers: names of what is adapted.
         records: n, where it is taken as public; None where the sampling rate was declared.
+        half: whether passes ran in half precision, by ``--precision`` or as the model is.
     """
 
     method: AnyMethod
@@ -69,6 +70,7 @@ class TrainedAdapter:
     delta: float
     layers: tuple[str, ...]
     records: int | None
+    half: bool = False
 
     def __post_init__(self) -> None:
         non_negative("noise_multiplier", self.noise_multiplier)
@@ -133,7 +135,8 @@ def certified(details: TrainedAdapter) -> tuple[Guarantee, ...]:
     # one more, or one replaced, in words
     adjacency = schedule.adjacency.sentence()
     counted = COUNTED if schedule.adjacency is Adjacency.ADD_REMOVE else SAME_COUNT
-    common = (*ASSUMPTIONS, DECLARED if details.records is None else counted)
+    half = (HALF,) if details.half else ()
+    common = (*ASSUMPTIONS, DECLARED if details.records is None else counted, *half)
     # Proposition 2: a noiseless projection is private at no ε
     if details.noise_multiplier == 0.0:
         return (

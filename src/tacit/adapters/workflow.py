@@ -37,6 +37,7 @@ from tacit.adapters.settings import (
 )
 from tacit.adapters.steps import AdapterMechanism, AdapterSteps
 from tacit.adapters.tasks import AdapterTask, Rows, check_records, records, task_of
+from tacit.gradients.batches import in_halves
 from tacit.gradients.methods import LoRAFA
 from tacit.gradients.steps import Method, Schedule
 from tacit.gradients.unclipped import WithoutClipping
@@ -154,6 +155,7 @@ def prepare_adapter(
             delta=delta,
             layers=tuple(layer.name for layer in adapted),
             records=counted,
+            half=run.precision == "bfloat16" or in_halves(network),
         )
         mechanism = AdapterMechanism(
             method=convex,

@@ -14,8 +14,8 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 
-from tacit.gradients.batches import random_states, replay, same_states
-from tacit.gradients.calibration import HALF, HALVES, SAME, SharedError
+from tacit.gradients.batches import HALVES, random_states, replay, same_states
+from tacit.gradients.calibration import HALF, SAME, SharedError
 from tacit.gradients.draws import Began, DrawError, Drawn, DrawnAgain, marks
 from tacit.gradients.pieces import ParameterGradients
 from tacit.gradients.units import Unit
@@ -31,6 +31,7 @@ class Owner(Protocol):
 
     parameters: dict[str, nn.Parameter]
     count: int
+    half: bool
 
     @property
     def capturing(self) -> bool:
@@ -139,6 +140,7 @@ def _run_again(call: Call, inputs: Sequence[Tensor], gradients: Sequence[Any]) -
     # outputs without a row for each example have gradients of all of them at once
     used = [place for place, one in enumerate(gradients) if one is not None]
     back = [gradients[place] for place in used]
+    owner.half |= any(one.dtype in HALVES for one in back)
     if any(one.ndim == 0 or one.shape[0] != count for one in back):
         raise SharedError(unit.path, f"outputs shared by {count}")
     parameters = {local: owner.parameters[name].detach() for local, name in unit.names.items()}

@@ -13,6 +13,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.parameter import is_lazy
 
+# Number types in which a pass is rounded by what else is in its batch.
+HALVES = (torch.float16, torch.bfloat16)
+
 Loss: TypeAlias = Callable[[Any, Any, Any], Tensor]
 # inputs and targets
 Batch: TypeAlias = tuple[Any, Any]
@@ -117,6 +120,11 @@ def refuse_without_numbers(model: nn.Module) -> None:
                 f'model: expected parameters that have values, got {name} on the device "meta"; '
                 'load the weights, or model.to_empty(device="cpu") and initialise them'
             )
+
+
+def in_halves(model: nn.Module) -> bool:
+    """Whether a model keeps a parameter in half precision, and computes in it there."""
+    return any(one.dtype in HALVES for one in model.parameters())
 
 
 class LossModule(nn.Module):

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from tacit.gradients.batches import (
+    HALVES,
     cuda_devices,
     evaluating,
     map_tensors,
@@ -33,7 +34,6 @@ OF_ROUNDING = 0.45
 SAME = 1e-3
 # In half precision both are rounded a thousand times more coarsely.
 HALF = 50.0
-HALVES = (torch.float16, torch.bfloat16)
 
 
 class SharedError(ValueError):

@@ -11,6 +11,11 @@ from tacit.guarantees import ApproximateDP, SuccessBound
 from tacit.guarantees.base import Guarantee
 from tacit.text import number_up, share_up
 
+# Of passes in bfloat16 or float16.
+HALF = (
+    "passes ran in half precision: how what a record adds is rounded follows from the size of its "
+    "batch and from the longest record there, which the account leaves out"
+)
 # Whoever is right that often at even odds is told the answer.
 TOLD = 0.99
 

@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.hooks import RemovableHandle
 
 from tacit.gradients.again import AgainNode, Call, refuse_ordinary
-from tacit.gradients.batches import without_autocast
+from tacit.gradients.batches import HALVES, in_halves, without_autocast
 from tacit.gradients.calibration import SharedError, calibrate
 from tacit.gradients.draws import Began, marks
 from tacit.gradients.layers import keeps_turned
@@ -40,6 +40,7 @@ class ModelGradients:
     Attributes:
         found: gradients of the last backward pass by name, for what it reached.
         untried: what a forward pass reached that was never tried.
+        half: whether the model or a gradient that came back is in half precision.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class ModelGradients:
         self.count = 0
         self.units = list(units_of(model, parameters))
         self.untried: list[Unit] = []
+        self.half = in_halves(model)
         self._anchor = torch.zeros((), requires_grad=True)
         self._capturing = self._paused = self._running = False
         # whether the first forward pass was tried, whether it is now, and what went astray since
@@ -429,6 +431,7 @@ class _ModuleWatch:
         if gradients.ndim == 0 or gradients.shape[0] != owner.count:
             raise SharedError(unit.path, f"{tuple(gradients.shape)} of {owner.count}")
         into = {local: owner.into(name) for local, name in unit.names.items()}
+        owner.half |= gradients.dtype in HALVES
         with owner.paused(), without_autocast(gradients.device):
             try:
                 unit.rule(unit.module, inputs, gradients, into)

@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 import torch
 from torch import Tensor
 
-HALVES = (torch.float16, torch.bfloat16)
+from tacit.gradients.batches import HALVES
 
 
 def at_least_single(values: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ class CheckedCollation:
         in_order: whether rows have to stand in the order of their records.
     """
 
-    def __init__(self, collate: Callable[[Sequence[Any]], Any], *, in_order: bool) -> None:
+    def __init__(self, collate: Callable[[Any], Any], *, in_order: bool) -> None:
         self._collate, self._in_order, self._seen = collate, in_order, 0
 
     def __call__(self, records: Sequence[Any]) -> Any:

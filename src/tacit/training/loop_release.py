@@ -11,7 +11,7 @@ from tacit.accounting import PrivacyProfile
 from tacit.codec import HOLDER
 from tacit.design import StepFactor
 from tacit.gradients.adaptive import AdaptiveDPSGD
-from tacit.gradients.certificates import certified_profile, weakness
+from tacit.gradients.certificates import HALF, certified_profile, weakness
 from tacit.gradients.correlated import CorrelatedDPSGD
 from tacit.gradients.methods import DPSGD
 from tacit.gradients.steps import Schedule
@@ -88,6 +88,7 @@ class PrivateTraining:
         last_clip: the clip after the last step, where noised counts move it; None elsewhere.
         factor: what ties the noise of steps together; None where each has its own.
         streamed: whether records came as a stream gave them, their number declared.
+        half: whether passes ran in half precision, by autocast or as the model is.
     """
 
     method: DPSGD | AdaptiveDPSGD | CorrelatedDPSGD
@@ -104,6 +105,7 @@ class PrivateTraining:
     last_clip: float | None = None
     factor: StepFactor | None = None
     streamed: bool = False
+    half: bool = False
 
     def __post_init__(self) -> None:
         in_interval("noise_multiplier", self.noise_multiplier, 0.0, float("inf"), open_low=True)
@@ -169,6 +171,8 @@ def certified(details: PrivateTraining) -> tuple[Guarantee, ...]:
         common.append(STREAMED.format(unit=details.drawn))
     if details.factor is not None:
         common.append(TIED)
+    if details.half:
+        common.append(HALF)
     if details.drawn == "person":
         common.append(TOGETHER)
         if isinstance(details.sampling, FixedOrder):

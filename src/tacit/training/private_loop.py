@@ -53,7 +53,7 @@ PRODUCTS = 0.75
 # the longest one.
 APART, ROUNDED = 0.05, 1e-5
 # What a stored state holds.
-FIELDS = {"taken", "parameters", "optimizer", "others", "draws", "noise", "clips"}
+FIELDS = {"taken", "parameters", "optimizer", "others", "draws", "noise", "clips", "half"}
 
 
 class PrivateLoop:
@@ -281,6 +281,7 @@ class PrivateLoop:
             taken=self.loader.taken,
             seen_again=self._gradients.again,
             last_clip=None if self._steps.clips is None else self.clip,
+            half=self._gradients.half,
         )
         guarantees = certified(details)
         release = Release(
@@ -441,6 +442,7 @@ class PrivateLoop:
                     name: (one.before, one.buffers) for name, one in self._steps.tied.items()
                 },
                 "clips": None if self._steps.clips is None else list(self._steps.clips.norms),
+                "half": self._gradients.half,
             }
         )
 
@@ -487,6 +489,7 @@ class PrivateLoop:
                 maximum=self._details.schedule.steps,
             )
             self._others = dict(state["others"])
+            self._gradients.half = bool(state["half"])
             self._steps.take_up(state["noise"])
             # an epoch that was begun goes on with its own draw
             self.loader.coins.key = int(state["draws"])
