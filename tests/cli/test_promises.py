@@ -271,3 +271,21 @@ def test_a_file_that_contradicts_itself_is_not_shown(
     out.write_text(json.dumps(content))
     refused(tacit("show", out), "contradicts itself")
     refused(tacit("gate", out, "--max-success", "0.6"), "contradicts itself")
+
+
+def test_the_name_of_a_file_or_a_secret_is_no_line_of_what_is_told(tmp_path, tacit):
+    """A line that says of another file that it holds is none that anybody checked."""
+    path = tmp_path / "t.csv"
+    path.write_text("a\n" + "\n".join(map(str, range(8))) + "\n")
+    evil = tmp_path / "one.json\nother.json: holds"
+    paid = ("--ledger", tmp_path / "l.db", "--secret", "shop\nleft  all", "--no-budget")
+    flags = ("--query", "mean", "--success", "0.7", "--no-attack", "--json", evil, *paid)
+    assert tacit("statistic", path, *flags).code == 0
+    for command in (
+        ("verify", evil),
+        ("gate", evil, tmp_path / "none.json", "--max-success", "0.7"),
+        ("ledger", "show", "--ledger", tmp_path / "l.db"),
+    ):
+        told = tacit(*command).out.splitlines()
+        assert told
+        assert not [line for line in told if line.startswith(("other.json", "left  all"))]

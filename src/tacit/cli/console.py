@@ -52,6 +52,11 @@ def harmless(text: str) -> str:
     return text.translate(CONTROLS)
 
 
+def in_one_line(text: str) -> str:
+    """Return text without ends of lines: a name is no line of what is told."""
+    return " ".join(text.splitlines())
+
+
 def _harmless(thing: Any) -> Any:
     if isinstance(thing, str):
         return harmless(thing)
@@ -64,8 +69,7 @@ def _harmless(thing: Any) -> Any:
 
 def line(console: Console, label: str, text: str) -> None:
     """Print one labelled line."""
-    told = " ".join(text.splitlines())
-    console.print(Text(label.ljust(LABEL_WIDTH), style="dim") + Text(told))
+    console.print(Text(label.ljust(LABEL_WIDTH), style="dim") + Text(in_one_line(text)))
 
 
 def tell_title(console: Console, found: Verdict) -> None:

@@ -9,6 +9,7 @@ import typer
 from rich.text import Text
 
 from tacit._ground.values import field_kinds
+from tacit.cli.console import in_one_line
 from tacit.cli.options import Force, Json, flag_of, grouped
 from tacit.cli.output import json_output, new_file, was_given
 from tacit.gate.policy import THRESHOLDS, Policy
@@ -70,7 +71,7 @@ def gate(
         output.write({"passed": worst == 0, "releases": content})
     for verdict in verdicts:
         for good, sentence in _lines(verdict, several=len(verdicts) > 1):
-            output.console.print(Text(sentence, "green" if good else "bold red"))
+            output.console.print(Text(in_one_line(sentence), "green" if good else "bold red"))
     raise typer.Exit(worst)
 
 

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from tacit.cli.console import consoles, line
+from tacit.cli.console import consoles, in_one_line, line
 from tacit.cli.options import Force, Json, grouped
 from tacit.cli.output import (
     JsonOutput,
@@ -341,7 +341,7 @@ def _print_budget(console: Console, book: Ledger, name: str) -> None:
     from tacit.report.ledger import left_words, spending_words
 
     limit, left, spent = book.budget(name), book.remaining(name), book.spent(name)
-    console.print(Text(name, "bold"))
+    console.print(Text(in_one_line(name), "bold"))
     line(console, "budget", "none set" if limit is None else str(limit))
     line(console, "spent", spending_words(spent))
     if left is not None:
@@ -351,10 +351,11 @@ def _print_budget(console: Console, book: Ledger, name: str) -> None:
 
 def _change_line(change: BudgetChange) -> Text:
     old, new = ("none" if limit is None else str(limit) for limit in (change.old, change.new))
-    return Text(f"  budget {change.time[:19]}Z  {old} → {new}  by {change.who}", "dim")
+    told = f"  budget {change.time[:19]}Z  {old} → {new}  by {change.who}"
+    return Text(in_one_line(told), "dim")
 
 
 def _entry_line(entry: Entry) -> Text:
     style = "" if entry.counts else "dim strike"
     text = f"  #{entry.number} {entry.time[:19]}Z  {entry.status:<9}  {entry.cost}"
-    return Text(f"{text}  {entry.description}", style)
+    return Text(in_one_line(f"{text}  {entry.description}"), style)

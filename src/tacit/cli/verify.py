@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tacit.cli.console import harmless
+from tacit.cli.console import harmless, in_one_line
 from tacit.cli.options import Force, Json
 from tacit.cli.output import json_output
 from tacit.documents import dumps, loads
@@ -78,20 +78,22 @@ def verify(
         output.tell()
     else:
         for one, path in named.items():
-            told = told.replace(f"{one}: ", f"{path}: ")
+            name = in_one_line(path)
+            told = told.replace(f"{one}: ", f"{name}: ")
             if other[path]:
                 # nobody stops reading at a line that is about the proof alone
-                told = told.replace(f"{path}: holds\n", f"{path}: only the proof in it holds\n")
+                told = told.replace(f"{name}: holds\n", f"{name}: only the proof in it holds\n")
         told += "".join(
-            f"{path}: the JSON in the page was checked, and not what its words say\n"
+            f"{in_one_line(path)}: the JSON in the page was checked, and not what its words say\n"
             for path in files
             if Path(path).suffix.lower() in PAGES
         )
         for path, sentence in other.items():
             if sentence:
-                nothing = f"{path}: refused: " in told
+                name = in_one_line(path)
+                nothing = f"{name}: refused: " in told
                 what = "nothing of it" if nothing else "the rest of the file disagrees with what"
-                told += f"{path}: {what} was checked: {sentence}\n"
+                told += f"{name}: {what} was checked: {in_one_line(sentence)}\n"
         # names of files and of what is in them are told, and not obeyed by the terminal
         typer.echo(harmless(told), nl=False)
     raise typer.Exit(max(done.returncode, WORSE if any(other.values()) else HELD))
