@@ -295,6 +295,20 @@ def test_prompts_that_cannot_be_read_are_named(
     refused(tacit("hidden", "sweep", "--layers", "1", *own, *flags), *parts)
 
 
+def test_a_model_and_texts_are_refused_by_their_flags(tacit: Tacit, tmp_path: Path) -> None:
+    few, empty = tmp_path / "few.txt", tmp_path / "empty"
+    few.write_text("a few words, and no window of as many tokens")
+    empty.mkdir()
+    asked = ("audit", "model", "--layer", "1", "--report", tmp_path / "page.html")
+    refused(tacit(*asked, "--model", tmp_path / "none"), "tacit: --model: cannot load")
+    refused(tacit(*asked, "--texts", empty), "tacit: --texts: expected a .txt")
+    both = ("--texts", few, "--public-texts", empty)
+    refused(tacit(*asked, *both), "tacit: --public-texts: expected a .txt")
+    found = tacit(*asked, "--texts", few)
+    assert found.code == 2
+    assert "tacit: --bank, --calibration, --measured: expected at most" in found.err
+
+
 def test_a_prompt_that_is_too_long_is_cut_and_the_others_are_measured(
     tacit: Tacit, own: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -15,6 +15,9 @@ from typer.models import OptionInfo
 
 from tacit._ground.values import Flag, Spelled, field_kinds, is_value, told, words_of
 
+# What the library calls by another name than the flag.
+SPELLED = {"held_out": "measured", "name_or_path": "model"}
+
 Json = Annotated[
     str | None,
     typer.Option("--json", metavar="PATH", help="JSON to write; - for standard output."),
@@ -125,15 +128,27 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(**given)
         except ValueError as error:
-            name, colon, rest = str(error).partition(":")
-            flag = options.get(name) or options.get(name.removesuffix("s"))
-            if colon and flag is not None:
-                error.args = (f"{flag}:{rest}",)
+            names, colon, rest = str(error).partition(":")
+            flags_named = _flags_named(names.split(", "), options)
+            if colon and flags_named:
+                error.args = (f"{flags_named}:{rest}",)
             raise
 
     whole.__annotations__ = {flag.name: flag.annotation for flag in flags.values()}
     whole.__signature__ = inspect.Signature(list(flags.values()))  # type: ignore[attr-defined]
     return whole
+
+
+def _flags_named(names: Sequence[str], options: Mapping[str, str]) -> str:
+    """Return the flags that a message of the library names by arguments; "" where one is none.
+
+    Example:
+        >>> _flags_named(["bank", "held_out"], {"bank": "--bank", "measured": "--measured"})
+        '--bank, --measured'
+    """
+    spelled = [(name, name.removesuffix("s"), SPELLED.get(name, "")) for name in names]
+    found = [next((options[one] for one in each if one in options), "") for each in spelled]
+    return ", ".join(found) if all(found) else ""
 
 
 def flag_of(name: str, notes: Sequence[Any] = ()) -> str:

@@ -156,7 +156,7 @@ def _read(
     integer("--length", length, minimum=2)
     integer("--sequences", count, minimum=1)
     # a text that the small model has not learned
-    text = hold_out(docstring_corpus())[1] if texts is None else read_text(texts)
+    text = hold_out(docstring_corpus())[1] if texts is None else read_text(texts, name="--texts")
     if not text.strip():
         raise ValueError("TEXTS: expected a text, got none")
     loaded = load(name)

@@ -183,7 +183,7 @@ def _divided(
         stream = model.stream(docstring_corpus())
         return InversionPrompts(secret=bank, public=calibration, stream=stream, texts="docstrings")
     own = source.texts is not None
-    text = read_text(str(source.texts)) if own else docstring_corpus()
+    text = read_text(str(source.texts), name="--texts") if own else docstring_corpus()
     learned, unseen = hold_out(text, **({"every": OWN_HELD_OUT_EVERY} if own else {}))
     stream = model.stream(learned)
     shared = {"length": source.length, "rng": source.seed}
@@ -209,6 +209,6 @@ def _public_text(source: PromptFlags) -> str:
 
     path = str(source.public_texts)
     if source.prompts is None:
-        return read_text(path)
+        return read_text(path, name="--public-texts")
     column = None if Path(path).is_dir() else source.column
     return "\n".join(read_prompts(path, column=column, name="--public-texts").texts)

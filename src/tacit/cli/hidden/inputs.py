@@ -246,7 +246,7 @@ def windows(
     """
     from tacit.models import Prefixes, docstring_corpus, read_text, sample_prefixes
 
-    text = docstring_corpus() if source.texts is None else read_text(source.texts)
+    text = docstring_corpus() if source.texts is None else read_text(source.texts, name="--texts")
     stream, aside = model.stream(text), max(1, held_out)
     shared = {"length": source.length, "rng": source.seed}
     if source.public_texts is None:
@@ -255,7 +255,9 @@ def windows(
                  "was fitted on: give others with --public-texts")  # fmt: skip
         return Prefixes.draw(stream, bank=bank, calibration=calibration, held_out=aside, **shared)
     public = sample_prefixes(
-        model.stream(read_text(source.public_texts)), count=calibration, **shared
+        model.stream(read_text(source.public_texts, name="--public-texts")),
+        count=calibration,
+        **shared,
     )
     own = sample_prefixes(
         stream, count=bank + aside, exclude=None if released else public, **shared
@@ -312,7 +314,9 @@ def some_prompts(source: PromptFlags, model: LanguageModel, count: int) -> Tenso
     from tacit.models.texts.prefixes import distinct_prompts
 
     if source.prompts is None:
-        text = docstring_corpus() if source.texts is None else read_text(source.texts)
+        text = (
+            docstring_corpus() if source.texts is None else read_text(source.texts, name="--texts")
+        )
         sets = Prefixes.draw(
             model.stream(text), bank=1, calibration=count, held_out=1, length=source.length,
             rng=source.seed,

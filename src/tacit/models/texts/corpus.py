@@ -101,11 +101,12 @@ def _decoded(path: Path) -> str:
         return ""
 
 
-def read_text(path: str | os.PathLike[str]) -> str:
+def read_text(path: str | os.PathLike[str], *, name: str = "text") -> str:
     """Read a .txt or .txt.gz file in UTF-8, or all of those in a folder in alphabetical order.
 
     Args:
         path: the file or the folder.
+        name: what messages call it.
 
     Returns:
         The text; the files of a folder are joined by an empty line.
@@ -114,26 +115,28 @@ def read_text(path: str | os.PathLike[str]) -> str:
         ValueError: nothing there to read, or not UTF-8.
     """
     if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
-        raise ValueError(f"text: expected a file or a folder, got {path!r}")
+        raise ValueError(f"{name}: expected a file or a folder, got {path!r}")
     place = Path(path).expanduser()
     if not place.exists():
-        raise ValueError(f"text: no such file or folder: {place}")
+        raise ValueError(f"{name}: no such file or folder: {place}")
     files = sorted(place.iterdir()) if place.is_dir() else [place]
     readable = [file for file in files if file.name.endswith((".txt", ".txt.gz"))]
     if not readable:
-        raise ValueError(f"text: expected a .txt or .txt.gz file or a folder of them, got {place}")
-    return "\n\n".join(_read(file) for file in readable)
+        raise ValueError(
+            f"{name}: expected a .txt or .txt.gz file or a folder of them, got {place}"
+        )
+    return "\n\n".join(_read(file, name) for file in readable)
 
 
-def _read(file: Path) -> str:
+def _read(file: Path, name: str) -> str:
     try:
         raw = file.read_bytes()
         packed = file.suffix == ".gz"
-        return (unpacked(gzip.open, raw, f"text: {file}") if packed else raw).decode("utf-8")
+        return (unpacked(gzip.open, raw, f"{name}: {file}") if packed else raw).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(f"text: expected UTF-8 in {file}, got {error.reason}") from None
+        raise ValueError(f"{name}: expected UTF-8 in {file}, got {error.reason}") from None
     except (OSError, EOFError, zlib.error) as error:
-        raise ValueError(f"text: cannot read {file} ({error})") from None
+        raise ValueError(f"{name}: cannot read {file} ({error})") from None
 
 
 def hold_out(text: str, *, every: int = HELD_OUT_EVERY) -> tuple[str, str]:
