@@ -72,8 +72,11 @@ release:
 
 # The dock as an image, tacit-dock:VERSION, by podman or docker: deploy/Containerfile.
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+# an image of podman's own form has no health check
+CONTAINERS := $(if $(shell command -v podman),podman build --format docker,docker build)
+
 container:
-	$(or $(shell command -v podman),docker) build -t tacit-dock:$(VERSION) -f deploy/Containerfile .
+	$(CONTAINERS) -t tacit-dock:$(VERSION) -f deploy/Containerfile .
 
 # The checker as one file that an auditor can copy; it needs python-flint and nothing else.
 check-app:

@@ -5,7 +5,8 @@
 
 Prints one JSON object. A server process serves a dock that `benchmarks.dock_filled` fills where it
 is not there (minutes); one process with one thread sends the requests of all clients, each of which
-waits for its answer before it asks again, on the same cores. Queries are about the tasks of the
+waits for its answer before it asks again, on the same cores, once the server has read its contents.
+Queries are about the tasks of the
 models; ``unrelated`` ones are about none, and the order of what they find is that of chance.
 Milliseconds are by the clock (``median``, ``p99``) and of the processor a request (``cpu``, the
 server's; ``client_cpu``); ``most`` and ``not_mapped`` are the server's megabytes. ``flat`` and
@@ -29,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.dock_filled import SPACE, filled, specification
-from benchmarks.dock_service import serving, spent, submit_of
+from benchmarks.dock_service import ask, connection, serving, spent, submit_of
 from tacit_dock import DockStore
 from tacit_dock.search.index import MANY
 
@@ -222,18 +223,33 @@ def by_clients(index: Any, asked: Any, clients: int) -> tuple[dict[str, float], 
     return {"median": middle, "p99": high, "cpu": round(cpu, 2)}, found
 
 
+def checked(port: int) -> None:
+    """Wait until a dock has read the contents of all rows that it began with."""
+    line = connection(port)
+    while json.loads(ask(line, "GET", "/v1/health")[1])["index"]["unchecked"]:
+        time.sleep(0.5)
+
+
 def searched(folder: Path, clients: int, seconds: float, *, related: bool = True) -> dict[str, Any]:
     """Serve a dock to clients that search; return what it took, and the memory of the server."""
     sent = [search(body) for body in queries(QUERIES, related=related)]
-    with serving(folder, None) as (port, pid, start):
+    with serving(folder, None) as (port, pid, _):
+        checked(port)
         told = load(port, pid, clients, seconds, lambda number: sent[number % QUERIES])
-        return told | {"start": [round(value, 2) for value in start]} | memory(pid)
+        return told | memory(pid)
+
+
+def started(folder: Path) -> list[float]:
+    """Return the seconds, by the clock and of the processor, until a dock is ready."""
+    with serving(folder, None) as (_, _, start):
+        return start
 
 
 def submitted(folder: Path, seconds: float) -> dict[str, Any]:
     """Serve a dock to clients that submit; return what it took."""
     content = submissions(folder)
     with serving(folder, None) as (port, pid, _):
+        checked(port)
         return load(port, pid, SUBMITTERS, seconds, content)
 
 
@@ -249,6 +265,7 @@ def main() -> None:
     found: dict[str, Any] = {
         "learnwares": asked.learnwares,
         "clients": asked.clients,
+        "start": [round(value, 2) for value in started(folder)],
         "search": searched(folder, asked.clients, asked.seconds),
         "unrelated": searched(folder, asked.clients, asked.seconds, related=False),
         "alone": searched(folder, 1, asked.seconds / 4),

@@ -84,9 +84,15 @@ def machine(schema: OpenApiSchema, app: FastAPI, token: str, statuses: Counter[i
     return Machine
 
 
-def round_of(number: int, *, examples: int = EXAMPLES, steps: int = STEPS) -> Counter[int]:
-    """Run one round on a dock of its own; return how often each status was answered."""
-    statuses: Counter[int] = Counter()
+def round_of(
+    number: int,
+    *,
+    examples: int = EXAMPLES,
+    steps: int = STEPS,
+    statuses: Counter[int] | None = None,
+) -> Counter[int]:
+    """Run one round on a dock of its own; return, or add up, how often each status was answered."""
+    statuses = Counter() if statuses is None else statuses
     with tempfile.TemporaryDirectory() as folder, DockStore(folder) as store:
         limits = DockSettings(
             policy=AdmissionPolicy(without="accept"), requests_per_minute=10**9, body_seconds=5.0

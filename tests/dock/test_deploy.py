@@ -8,6 +8,7 @@ import shlex
 import shutil
 import sqlite3
 import threading
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,17 @@ def test_limits_fit_together() -> None:
     assert int(re.search(r"EXPOSE (\d+)", (DEPLOY / "Containerfile").read_text())[1]) == int(
         entry()[entry().index("--port") + 1]
     )
+
+
+def test_what_a_container_is_made_of_is_not_left_out() -> None:
+    root = DEPLOY.parent
+    ignored = (root / ".dockerignore").read_text().splitlines()
+    needed = ("src", "pyproject.toml", "README.md", "LICENSE", "deploy")
+    assert not [name for name in needed for line in ignored if fnmatch(name, line)]
+    assert {".git", ".venv", "build"} <= set(ignored)
+    # podman leaves a health check out of an image of its own form
+    assert "podman build --format docker" in (root / "Makefile").read_text()
+    assert "HEALTHCHECK" in (DEPLOY / "Containerfile").read_text()
 
 
 def test_a_backup_of_a_running_dock_is_a_dock(tmp_path: Path) -> None:

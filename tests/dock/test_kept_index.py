@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tacit_dock import DockStore
+from tacit_dock import DockSettings, DockStore
+from tacit_dock.api.application import _settle
 from tacit_dock.records import Filters
+from tacit_dock.reserve import FullError
 from tacit_dock.search.index import Index
-from tests.dock.learnwares import files, keep, specification
+from tests.dock.learnwares import OCTETS, dock, files, keep, specification
 
 COUNT = 40
 
@@ -223,3 +226,30 @@ def test_small_spaces_are_not_kept(store, tmp_path):
     index.refresh()
     assert index.keep() == 0
     assert not (tmp_path / "index").exists()
+
+
+def test_a_disk_without_room_costs_time_at_the_next_start_alone(store, tmp_path, monkeypatch):
+    index = indexed(store)
+    truth = found(index)
+    monkeypatch.setattr("tacit_dock.search.index.SPARE_BYTES", 1 << 60)
+    with pytest.raises(FullError):
+        index.keep()
+    _settle(index)
+    assert not list((tmp_path / "index").rglob("names"))
+    assert found(index) == found(indexed(store)) == truth
+
+
+def test_a_dock_keeps_its_index_and_reads_the_contents_once_it_is_ready(filled, tmp_path):
+    shutil.copytree(filled, tmp_path, dirs_exist_ok=True)
+    for _ in range(2):
+        with dock(tmp_path, DockSettings(index="quantised")) as running:
+            task = specification(3, "task").to_bytes()
+            answer = running.client.post("/v1/search", content=task, headers=OCTETS)
+            assert len(answer.json()["items"]) == 10
+            for _ in range(400):
+                told = running.client.get("/v1/health").json()["index"]
+                kept = sum(path.stat().st_size for path in tmp_path.glob("index/*/names"))
+                if kept == 64 * COUNT and not told["unchecked"]:
+                    break
+                time.sleep(0.05)
+            assert (kept, told["unchecked"], told["unreadable"]) == (64 * COUNT, 0, 0)

@@ -171,9 +171,16 @@ def test_bytes_under_way_are_counted(store):
 def test_a_host_that_is_another(store):
     async def ask(client):
         hosts = ("dock", "DOCK:8765", "dock.example", "other", "dock.", "")
-        return [await client.get("/v1/health", headers={"Host": host}) for host in hosts]
+        return [await client.get("/v1/spaces", headers={"Host": host}) for host in hosts]
+
+    async def watch(client):
+        paths = ("/v1/health", "/v1/ready", "/v1/ready/")
+        return [await client.get(path, headers={"Host": "127.0.0.1:8765"}) for path in paths]
 
     found = asked(store, DockSettings(hosts=("dock", "dock.example")), ask)
+    # the health check of a container asks the machine, whatever the dock is called
+    seen = asked(store, DockSettings(hosts=("dock",)), watch)
+    assert {one.status_code for one in seen} <= {200, 503}
     assert [one.status_code for one in found] == [200, 200, 200, 421, 421, 421]
     is_problem(found[3], 421)
     assert {one.status_code for one in asked(store, DockSettings(), ask)} == {200}
