@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ MOST_SUMMARIES = 10_000
 # A content that could not be read may come back with its disk.
 AGAIN_SECONDS = 60.0
 # Contents of rows that were kept are read afterwards, in so large a share of a core.
-CHECKED_TOGETHER, CHECKED_SHARE = 32, 0.1
+CHECKED_TOGETHER, CHECKED_SHARE = 32, 0.2
 # So many rows are written to the disk at a time.
 WRITTEN_TOGETHER = 2048
 # Room on the disk that is left to others.
@@ -222,7 +223,9 @@ class Index:
         wrong = 0
         while self._unchecked and not self._stopped.is_set():
             began = time.thread_time()
-            for identifier, (space, revision) in list(self._unchecked.items())[:CHECKED_TOGETHER]:
+            for identifier, (space, revision) in list(
+                islice(self._unchecked.items(), CHECKED_TOGETHER)
+            ):
                 wrong += not self._holds_true(identifier, space, revision)
                 self._unchecked.pop(identifier, None)
             self._stopped.wait((time.thread_time() - began) * (1.0 / CHECKED_SHARE - 1.0))
