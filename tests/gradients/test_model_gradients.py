@@ -272,7 +272,7 @@ def test_a_step_with_experts_moves_by_one_clip_with_one_record(passes):
         gradients.forget()
         return found
 
-    for count in range(2, 12):
+    for count in (2, 5, 11):
         less, more = clipped(records[:count]), clipped(records[: count + 1])
         moved = [held - less.get(name, 0.0) for name, held in more.items()]
         length = float(torch.stack([one.square().sum() for one in moved]).sum().sqrt())
