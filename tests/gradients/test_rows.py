@@ -38,10 +38,11 @@ def test_a_row_that_is_not_finite_has_no_finite_norm():
     assert finite.tolist() == [True, False, False] + [True] * 37
 
 
-def test_a_weighted_sum_is_that_of_float64():
+@pytest.mark.parametrize("size", [(7, 20_001), (40, 33_000)], ids=["one block", "several"])
+def test_a_weighted_sum_is_that_of_float64(size):
     source = torch.Generator().manual_seed(0)
-    rows = torch.randn(7, 20_001, generator=source)
-    factors = torch.rand(7, generator=source, dtype=torch.float64)
+    rows = torch.randn(size, generator=source)
+    factors = torch.rand(size[0], generator=source, dtype=torch.float64)
     assert torch.allclose(weighted(rows, factors), factors @ rows.double(), rtol=0, atol=1e-12)
 
 

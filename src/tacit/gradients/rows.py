@@ -43,18 +43,20 @@ def exact_squares(rows: Tensor) -> Tensor:
 
 def weighted(rows: Tensor, coefficients: Tensor) -> Tensor:
     """Return Σ_i c_i r_i of rows (B, p) in float64, without a copy of all of them in float64."""
-    if rows.dtype == torch.float64 or rows.device.type != "cpu":
+    if rows.dtype == torch.float64 or rows.device.type != "cpu" or len(rows) == 0:
         return coefficients @ rows.double()
     many, width = BLOCK
     size = min(many, len(rows)), min(width, rows.shape[1])
     copy = rows.new_empty(size, dtype=torch.float64)
-    total = rows.new_zeros(rows.shape[1], dtype=torch.float64)
+    total = rows.new_empty(rows.shape[1], dtype=torch.float64)
     for start in range(0, rows.shape[1], width):
         sums = total[start : start + width]
         for first in range(0, len(rows), many):
             some = rows[first : first + many, start : start + width]
             held = copy[: some.shape[0], : some.shape[1]].copy_(some)
-            torch.addmv(sums, held.T, coefficients[first : first + many], out=sums)
+            # with 0 before it what stands in the place of the sum is not read
+            before = 1.0 if first else 0.0
+            torch.addmv(sums, held.T, coefficients[first : first + many], beta=before, out=sums)
     return total
 
 
