@@ -3,10 +3,12 @@
     python -m benchmarks.adapters [--lengths 64,256,1024] [--batch 8] [--rounds 5] [--json FILE]
 
 A GPT-2-like model with `peft` adapters on every linear layer, A frozen; a step is a forward pass, a
-backward pass and the clipped sum of the batch's gradients. The peers are a plain step, which sums
-without clipping, and Opacus' GradSampleModule and ghost clipping. Their rounds alternate, and a
-ratio is that of medians of CPU time. Memory is the peak of a process of its own above its size
-before the first step (Linux). Every peer's clipped sum is compared with ours.
+backward pass and the clipped sum of the batch's gradients, by the hooks of `tacit adapter fit` and
+without noise. A whole step of a loop of one's own is what `benchmarks.own_loop` measures. The peers
+are a plain step, which sums without clipping, and Opacus' GradSampleModule and ghost clipping.
+Their rounds alternate, and a ratio is that of medians of CPU time. Memory is the peak of a process
+of its own above its size before the first step (Linux). Every peer's clipped sum is compared with
+ours.
 
 Under checkpoints that are not reentrant a layer's forward hook fires twice: Opacus then counts two
 uses, keeps ``grad_sample = None`` without a word, and ghost clipping refuses the layer as tied.
