@@ -397,6 +397,31 @@ def test_streams_closures_and_strange_parameters_are_refused():
     private.close()
 
 
+def test_rows_that_a_table_has_several_times_are_refused():
+    datasets = pytest.importorskip("datasets")
+    table = datasets.Dataset.from_dict({"x": [[float(i)] * 6 for i in range(24)]})
+    other = datasets.Dataset.from_dict({"x": [[1.0] * 6 for _ in range(3)]})
+    twice = table.select([0, 0, *range(2, 24)])
+    ends = [table.select([3, 0]), table.select([1, 3])]
+    for repeated in (
+        twice,
+        ConcatDataset(ends),
+        datasets.concatenate_datasets([table, table]),
+        datasets.concatenate_datasets(ends),
+        Subset(twice, [0, 1]),
+    ):
+        with pytest.raises(ValueError, match="a data set that has some several times"):
+            begun(network(), repeated)
+    for once in (
+        table,
+        table.shuffle(seed=1),
+        datasets.concatenate_datasets([table, other]),
+        ConcatDataset([table.select([3, 0, 5, 8]), table.select([1, 2, 4, 6])]),
+        Subset(twice, range(1, 20)),
+    ):
+        begun(network(), once)[0].close()
+
+
 def test_a_loader_that_draws_by_another_law_is_refused():
     """What it would see is another set of records than what is drawn and accounted."""
     data, model = records(), network()

@@ -297,17 +297,17 @@ def check_loader(loader: Any, settings: LoopSettings) -> tuple[int, int]:
 
 def _repeats(dataset: Any) -> bool:
     """Whether a data set that is made of places in another has some of them twice."""
-    if not isinstance(dataset, (ConcatDataset, Subset)):
+    if not isinstance(dataset, (ConcatDataset, Subset)) and not _of_table(dataset):
         return False
     found: dict[int, list[Any]] = {}
     for whole, places in _origins(dataset, np.arange(len(dataset))):
-        found.setdefault(id(whole), []).append(places)
+        found.setdefault(whole, []).append(places)
     every = [np.concatenate(places) for places in found.values()]
     return any(len(np.unique(places)) < len(places) for places in every)
 
 
-def _origins(dataset: Any, places: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the data sets that records lie in, and their places there, where places are numbers."""
+def _origins(dataset: Any, places: Any) -> Iterator[tuple[int, Any]]:
+    """Yield what records lie in, and their places there, where places are numbers."""
     if isinstance(dataset, Subset):
         own = np.asarray(dataset.indices)
         # otherwise names
@@ -317,13 +317,33 @@ def _origins(dataset: Any, places: Any) -> Iterator[tuple[Any, Any]]:
     if hasattr(dataset, "__len__"):
         # −1 is the last one
         places = places % len(dataset)
+    if _of_table(dataset):
+        yield from _stored(dataset, places)
+        return
     if not isinstance(dataset, ConcatDataset):
-        yield dataset, places
+        yield id(dataset), places
         return
     ends = np.asarray([0, *dataset.cumulative_sizes])
     part = np.searchsorted(ends, places, side="right") - 1
     for number, one in enumerate(dataset.datasets):
         yield from _origins(one, places[part == number] - ends[number])
+
+
+def _of_table(dataset: Any) -> bool:
+    """Whether records are rows of a table, as those of Hugging Face's ``datasets`` are."""
+    return hasattr(dataset, "_indices") and hasattr(getattr(dataset, "data", None), "column")
+
+
+def _stored(dataset: Any, places: Any) -> Iterator[tuple[int, Any]]:
+    """Yield where in memory rows lie: what is chosen, and put together, of one table shares it."""
+    if dataset._indices is not None:
+        places = np.asarray(dataset._indices.column(0))[places].astype(np.int64)
+    first = 0
+    for chunk in dataset.data.column(0).chunks:
+        inside = places[(first <= places) & (places < first + len(chunk))] - first
+        held = [one.address for one in chunk.buffers() if one is not None]
+        yield (held[-1] if held else id(chunk)), inside + chunk.offset
+        first += len(chunk)
 
 
 def _check_stream(loader: DataLoader[Any], settings: LoopSettings) -> tuple[int, int]:
