@@ -79,6 +79,46 @@ def test_what_cannot_be_checked_is_refused(inputs, losses, said):
         check_model(model, inputs, losses)
 
 
+class Coded(nn.Module):
+    """A variational autoencoder, which draws in evaluation too, with a scale of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.outer = nn.Linear(6, 4), nn.Linear(2, 6)
+        self.scale = nn.Parameter(torch.rand(2))
+
+    def forward(self, rows):
+        means, widths = self.inner(rows).chunk(2, dim=1)
+        return self.outer(self.scale * (means + torch.randn_like(means) * widths.exp()))
+
+
+def test_what_is_drawn_in_evaluation_is_drawn_for_an_example_alone_too():
+    def missed(model, rows):
+        # noise and a time for each example, as diffusion draws them
+        times = torch.rand(len(rows), 1)
+        return (model(rows + times * torch.randn_like(rows)) - rows).square().sum(1)
+
+    torch.manual_seed(0)
+    found = check_model(Coded(), torch.randn(5, 6), missed)
+    assert found.right
+    assert not found.double
+    with pytest.raises(ValueError, match="losses: expected numbers that are drawn for each"):
+        check_model(
+            nn.Linear(6, 6), torch.randn(5, 6),
+            lambda model, rows: model(rows).sum(1) * torch.rand(len(rows) ** 2)[: len(rows)],
+        )  # fmt: skip
+
+
+def test_a_model_that_writes_over_its_own_values_is_named():
+    class Overwrites(nn.Linear):
+        def forward(self, rows):
+            found = super().forward(rows).exp()
+            return found if self.training else found.mul_(2.0)
+
+    with pytest.raises(ValueError, match="got one that writes over what its gradients need"):
+        check_model(Overwrites(6, 6), torch.randn(5, 6), lambda model, rows: model(rows).sum(1))
+
+
 def test_the_command_says_which_layer_is_wrong(tmp_path, monkeypatch, capsys):
     tacit = in_process(capsys)
     (tmp_path / "mine_checked.py").write_text(MINE)

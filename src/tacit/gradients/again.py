@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 
 from tacit.gradients.batches import HALVES, random_states, replay, same_states
 from tacit.gradients.calibration import HALF, SAME, SharedError
-from tacit.gradients.draws import Began, DrawError, Drawn, DrawnAgain, marks
+from tacit.gradients.draws import Began, DrawError, Drawn, marks
 from tacit.gradients.pieces import ParameterGradients
 from tacit.gradients.units import Unit
 
@@ -57,6 +57,7 @@ class Call:
         others: what was given, None in place of tensors.
         slots: where tensors were.
         shape: how it was nested.
+        kept: which of its outputs of real numbers have gradients.
         began: how it began.
         drew: whether it drew random numbers.
         elsewhere: whether some were Python's or NumPy's.
@@ -68,6 +69,7 @@ class Call:
     others: list[Any]
     slots: list[bool]
     shape: Any
+    kept: list[int]
     began: Began
     drew: bool
     elsewhere: bool
@@ -83,12 +85,12 @@ class Call:
         args, kwargs = pytree.tree_unflatten(leaves, self.shape)
         return args, kwargs
 
-    def refuse_drawn(self, why: str) -> NoReturn:
+    def refuse_drawn(self, what: str) -> NoReturn:
         """Refuse what cannot be drawn for each example as it was for all."""
         name = next(iter(self.unit.names.values()))
         raise ValueError(
-            f"model: expected no dropout in {self.unit.path or 'the model itself'} {why}: it is "
-            f"run again for each example to find the gradients of {name}; set it to 0, or freeze "
+            f"model: expected no {what} in {self.unit.path or 'the model itself'}, which is run "
+            f"again for each example to find the gradients of {name}; turn it off there, or freeze "
             "that parameter"
         )
 
@@ -132,7 +134,7 @@ def _run_again(call: Call, inputs: Sequence[Tensor], gradients: Sequence[Any]) -
     owner, unit = call.owner, call.unit
     refuse_ordinary(owner)
     if call.elsewhere:
-        call.refuse_drawn("which NumPy or Python draws there")
+        call.refuse_drawn("draws of NumPy or Python")
     count = owner.count
     rows = unit.rows
     if rows is None or len(rows) != len(inputs):
@@ -153,7 +155,7 @@ def _run_again(call: Call, inputs: Sequence[Tensor], gradients: Sequence[Any]) -
     ):  # fmt: skip
         found = examples.gradients()
     if not same_states(states, random_states(unit.module)):
-        call.refuse_drawn("which is drawn anew there")
+        call.refuse_drawn("dropout that draws anew")
     for local, name in unit.names.items():
         owner.into(name).add_dense(found[local].detach())
     owner.came_back(list(unit.names.values()))
@@ -186,19 +188,19 @@ class _Examples:
             found = self._mapped(drawn)
             return self._one_by_one(drawn) if found is None else found
         except DrawError:
-            self.call.refuse_drawn("which is not told apart by examples")
+            self.call.refuse_drawn("dropout that is not told apart by examples")
         except (RuntimeError, TypeError, IndexError) as error:
             why = f"{type(error).__name__} of one alone"
             raise SharedError(self.call.unit.path, why) from error
 
-    def _drawn(self) -> list[Tensor]:
+    def _drawn(self) -> Drawn:
         """Return what the module drew for the batch, of generators that stand as they did."""
         args, kwargs = self.call.given(self.inputs)
         # fused kernels of attention keep what they draw to themselves
         with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), Drawn() as drawn:
             functional_call(self.call.unit.module, self.parameters, args, kwargs)
-        values: list[Tensor] = drawn.values
-        return values
+        kept: Drawn = drawn
+        return kept
 
     def _single(
         self, values: dict[str, Tensor], given: tuple[Tensor, ...], back: Sequence[Tensor]
@@ -211,13 +213,13 @@ class _Examples:
             for one in pytree.tree_leaves(output)
             if isinstance(one, Tensor) and one.is_floating_point()
         ]
-        found = [leaves[place] for place in self.used]
+        found = [leaves[self.call.kept[place]] for place in self.used]
         terms = [(one * held).sum() for one, held in zip(found, back, strict=True)]
         # what was drawn is known by the outputs
         kept = [one.detach() for one in found] if self.call.drew else []
         return torch.stack([one.double() for one in terms]).sum(), kept
 
-    def _mapped(self, drawn: list[Tensor] | None) -> dict[str, Tensor] | None:
+    def _mapped(self, drawn: Drawn | None) -> dict[str, Tensor] | None:
         """Return (B, …) gradients by ``torch.func``; None where it cannot follow the module."""
         inputs = tuple(
             one.unsqueeze(1) if row else one
@@ -228,7 +230,7 @@ class _Examples:
         randomness = "error" if drawn is None else "different"
         try:
             # the fused kernels of attention have no rule of vmap
-            with sdpa_kernel(SDPBackend.MATH), self._again(drawn, None):
+            with sdpa_kernel(SDPBackend.MATH), self._part(drawn, None):
                 each = vmap(grad(self._single, has_aux=True), in_dims=over, randomness=randomness)
                 found: dict[str, Tensor]
                 found, outputs = each(self.parameters, inputs, back)
@@ -237,7 +239,7 @@ class _Examples:
             return None
         return found
 
-    def _one_by_one(self, drawn: list[Tensor] | None) -> dict[str, Tensor]:
+    def _one_by_one(self, drawn: Drawn | None) -> dict[str, Tensor]:
         """Return (B, …) gradients, one forward and one backward pass for each example."""
         leaves = {name: one.clone().requires_grad_() for name, one in self.parameters.items()}
         kept: dict[str, list[Tensor]] = {name: [] for name in leaves}
@@ -247,7 +249,7 @@ class _Examples:
             given = tuple(
                 one[here] if row else one for one, row in zip(self.inputs, self.rows, strict=True)
             )
-            with self._again(drawn, index):
+            with self._part(drawn, index):
                 value, own = self._single(leaves, given, tuple(one[here] for one in self.back))
             outputs.append(own)
             found = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
@@ -256,11 +258,14 @@ class _Examples:
         self._refuse_other([torch.cat(every) for every in zip(*outputs, strict=True)])
         return {name: torch.stack(every) for name, every in kept.items()}
 
-    def _again(self, drawn: list[Tensor] | None, place: int | None) -> AbstractContextManager[Any]:
-        """Draw what was drawn for the batch."""
+    @contextmanager
+    def _part(self, drawn: Drawn | None, place: int | None) -> Iterator[None]:
+        """Draw for the examples, or for the one at a place, what was drawn for them."""
         if drawn is None:
-            return nullcontext()
-        return DrawnAgain(drawn, len(self.back[0]), place)
+            yield
+            return
+        with sdpa_kernel(SDPBackend.MATH), drawn.again(len(self.back[0]), place):
+            yield
 
     def _refuse_other(self, outputs: Sequence[Tensor]) -> None:
         """Refuse outputs of examples alone that are not those that they had in the batch.

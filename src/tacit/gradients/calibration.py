@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 import torch
@@ -20,7 +20,7 @@ from tacit.gradients.batches import (
     without_masks,
 )
 from tacit.gradients.capture import reached
-from tacit.gradients.draws import Began
+from tacit.gradients.draws import DrawError, Drawn, drawn_by
 from tacit.gradients.pieces import ParameterGradients
 
 # Examples that are tried together and alone, and another number that tells what grows with it.
@@ -97,16 +97,8 @@ def calibrate(owner: Watcher, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         _refuse_coupled(owner, given, count)
         while True:
             _see_rows(owner, given, count)
-            try:
+            with named_overwrites(owner.model):
                 wrong = _wrong(owner, given, count)
-            except RuntimeError as error:
-                if "inplace operation" not in str(error):
-                    raise
-                raise ValueError(
-                    f"model: expected a {type(owner.model).__name__} that can be run back in "
-                    "evaluation, as it is tried here, got one that writes over what its gradients "
-                    "need; model.eval() and a plain backward pass show where"
-                ) from error
             if not wrong:
                 break
             name = owner.run_again_higher(wrong)
@@ -117,6 +109,25 @@ def calibrate(owner: Watcher, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
                     "reads it as a module of torch.nn"
                 )
     owner.count = count
+
+
+@contextmanager
+def named_overwrites(model: nn.Module) -> Iterator[None]:
+    """Say of which model it is that a pass back does not find what it needs.
+
+    Raises:
+        ValueError: what it needs was written over in the forward pass.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if "inplace operation" not in str(error):
+            raise
+        raise ValueError(
+            f"model: expected a {type(model).__name__} that can be run back in evaluation, as it "
+            "is tried here, got one that writes over what its gradients need; model.eval() and a "
+            "plain backward pass show where"
+        ) from error
 
 
 def in_parts(parameter: Tensor) -> bool:
@@ -183,14 +194,17 @@ def _run(owner: Watcher, given: Any, size: int) -> list[Tensor]:
 
 def _refuse_coupled(owner: Watcher, given: Any, count: int) -> None:
     """Refuse outputs of an example that another example moves, where none are drawn."""
-    began = Began.now(owner.model)
     with owner.paused():
-        together = _run(owner, _rows(given, count, ANOTHER), ANOTHER)
-        if began.drew(owner.model):
-            # an example alone would draw others
-            return
+        every = _rows(given, count, ANOTHER)
+        together, drawn = drawn_by(owner.model, lambda: _run(owner, every, ANOTHER))
         for index in range(ANOTHER):
-            alone = _run(owner, part(_rows(given, count, ANOTHER), _one(index), ANOTHER), 1)
+            rows = part(_rows(given, count, ANOTHER), _one(index), ANOTHER)
+            try:
+                with drawn.again(ANOTHER, index):
+                    alone = _run(owner, rows, 1)
+            except DrawError:
+                # an example alone draws others
+                return
             for some, one in zip(together, alone, strict=False):
                 if not _close(some[index : index + 1].detach(), one.detach()):
                     raise ValueError(
@@ -248,7 +262,7 @@ def _wrong(owner: Watcher, given: Any, count: int) -> list[str]:
 def _wrong_of(owner: Watcher, two: Any) -> set[str]:
     # what these examples reach is tried, and nothing else
     owner.untried = []
-    outputs = _run(owner, two, TRIED)
+    outputs, drawn = drawn_by(owner.model, lambda: _run(owner, two, TRIED))
     source = torch.Generator().manual_seed(0)
     weights = [
         torch.randn(one.shape, generator=source).to(device=one.device, dtype=one.dtype)
@@ -267,14 +281,16 @@ def _wrong_of(owner: Watcher, two: Any) -> set[str]:
     names = {id(one): name for name, one in owner.parameters.items() if not in_parts(one)}
     wrong = reached(total.grad_fn, names, None) - set(owner.found)
     for index in range(TRIED):
-        wrong |= set(_differing(owner, two, weights, index))
+        wrong |= set(_differing(owner, two, weights, index, drawn))
     return wrong
 
 
-def _differing(owner: Watcher, two: Any, weights: Sequence[Tensor], index: int) -> Iterator[str]:
+def _differing(
+    owner: Watcher, two: Any, weights: Sequence[Tensor], index: int, drawn: Drawn
+) -> Iterator[str]:
     """Yield the parameters whose gradient of one example is not the one it has alone."""
     held = [one[_one(index)] for one in weights]
-    alone = _plain(owner, part(two, _one(index), TRIED), 1, held)
+    alone = _plain(owner, two, (index, False), held, drawn)
     # ‖g‖ of the whole, beside which rounding is measured
     length = math.sqrt(sum(float(one.norm()) ** 2 for one in alone.values()))
     twin: dict[str, Tensor] = {}
@@ -286,25 +302,42 @@ def _differing(owner: Watcher, two: Any, weights: Sequence[Tensor], index: int) 
         if not float((mine - true).norm()) > allowed:
             continue
         # beside itself an example is rounded as beside any other
-        rows = part(two, torch.tensor([index] * TRIED), TRIED)
-        twin = twin or _plain(owner, rows, TRIED, held)
+        twin = twin or _plain(owner, two, (index, True), held, drawn)
         rounded = float((twin[name] - true).norm()) <= OF_ROUNDING * own
         if float((mine - twin[name]).norm()) > allowed or not rounded:
             yield name
 
 
-def _plain(owner: Watcher, rows: Any, size: int, held: Sequence[Tensor]) -> dict[str, Tensor]:
-    """Return the gradients of the first row's weighted outputs, by plain backpropagation.
+def _plain(
+    owner: Watcher, two: Any, which: tuple[int, bool], held: Sequence[Tensor], drawn: Drawn
+) -> dict[str, Tensor]:
+    """Return the gradients of one example's weighted outputs, by plain backpropagation.
 
     Of what lies in parts on several processes they are not at hand: its layer has a rule.
+
+    Args:
+        owner: watches the model.
+        two: what is tried.
+        which: the example, and whether it passes beside itself.
+        held: weights of its outputs.
+        drawn: by the two together.
     """
     parameters = {name: one for name, one in owner.parameters.items() if not in_parts(one)}
     if not parameters:
         return {}
+    index, beside = which
+    place, size = (index, TRIED) if beside else (0, 1)
+    rows = part(two, torch.tensor([index] * TRIED) if beside else _one(index), TRIED)
     with owner.paused():
-        outputs = _run(owner, rows, size)
+        try:
+            # what is drawn for the two is that of an example at its place
+            with drawn.again(1, 0) if beside else drawn.again(TRIED, index):
+                outputs = _run(owner, rows, size)
+        except DrawError:
+            # others, where that is not known
+            outputs = _run(owner, rows, size)
         total = [
-            (one[_one(0)] * weights).double().sum()
+            (one[_one(place)] * weights).double().sum()
             for one, weights in zip(outputs, held, strict=True)
         ]
         values = list(parameters.values())

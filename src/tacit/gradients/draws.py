@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import pickle
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tacit.gradients.batches import random_states, same_states
+from tacit.gradients.batches import random_states, replay, same_states
 
+T = TypeVar("T")
 # Functions that return what they drew, whatever they were given.
 DRAWS = {
     "bernoulli", "bernoulli_", "rand", "rand_like", "randn", "randn_like", "randint",
@@ -75,20 +76,57 @@ class Began:
 
 
 class Drawn(TorchDispatchMode):
-    """Keeps what is drawn, in its order."""
+    """Keeps what is drawn, in its order.
 
-    def __init__(self) -> None:
+    Attributes:
+        values: that were drawn.
+        lost: whether some were drawn that are not known.
+    """
+
+    def __init__(self, *, lost: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.values: list[Tensor] = []
+        self.lost = lost
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
-        found = func(*args, **(kwargs or {}))
-        if _draws(func):
-            # what follows may scale it in place; of dropout the mask
-            self.values.append((found[1] if _name(func) == DROPOUT else found).clone())
+        kwargs = kwargs or {}
+        found = func(*args, **kwargs)
+        try:
+            if _draws(func, args, kwargs):
+                # what follows may scale it in place; of dropout the mask
+                self.values.append((found[1] if _name(func) == DROPOUT else found).clone())
+        except DrawError:
+            self.lost = True
         return found
+
+    def again(self, count: int, place: int | None) -> AbstractContextManager[Any]:
+        """Draw for each of ``count`` examples, or for the one at a place, what it had.
+
+        Raises:
+            DrawError: some of it is not known.
+        """
+        if self.lost:
+            raise DrawError("some of what was drawn is not known")
+        return DrawnAgain(self.values, count, place) if self.values else nullcontext()
+
+
+def drawn_by(module: nn.Module, run: Callable[[], T]) -> tuple[T, Drawn]:
+    """Return what a run of a module returns, and what it drew.
+
+    Args:
+        module: the module.
+        run: runs once; a second time, from the same states, if it drew.
+    """
+    began = Began.now(module)
+    result = run()
+    if not began.drew(module):
+        return result, Drawn()
+    drawn = Drawn(lost=began.drew_elsewhere())
+    with replay(module, began.states), drawn:
+        result = run()
+    return result, drawn
 
 
 class DrawnAgain(TorchDispatchMode):
@@ -107,8 +145,9 @@ class DrawnAgain(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
-        found = func(*args, **(kwargs or {}))
-        if not _draws(func):
+        kwargs = kwargs or {}
+        found = func(*args, **kwargs)
+        if not _draws(func, args, kwargs):
             return found
         if not self._left:
             raise DrawError("an example alone draws more often")
@@ -178,7 +217,7 @@ def _name(func: Any) -> str:
     return str(func.overloadpacket.__name__)
 
 
-def _draws(func: Any) -> bool:
+def _draws(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     """Whether a function draws, and returns what it drew.
 
     Raises:
@@ -186,6 +225,11 @@ def _draws(func: Any) -> bool:
     """
     if torch.Tag.nondeterministic_seeded not in func.tags:
         return False
-    if _name(func) not in DRAWS:
-        raise DrawError(f"{_name(func)} draws")
-    return True
+    if _name(func) in DRAWS:
+        return True
+    # attention drops nothing unless it is told to
+    places = [place for place, one in enumerate(func._schema.arguments) if one.name == "dropout_p"]
+    given = [args[place] if place < len(args) else kwargs.get("dropout_p", 0.0) for place in places]
+    if given == [0.0]:
+        return False
+    raise DrawError(f"{_name(func)} draws")

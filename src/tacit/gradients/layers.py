@@ -214,6 +214,10 @@ RULES: dict[Any, LayerRule] = {
 }
 
 
+# How norms of transformers are called; those that are no weight times a norm are found by trying.
+NORMS = ("RMSNorm", "LayerNorm")
+
+
 def rule_of(module: nn.Module) -> LayerRule | None:
     """Return the rule of a layer with the forward pass of its class; None for any other."""
     # a replaced or parametrised forward computes something else
@@ -237,7 +241,7 @@ def rule_of(module: nn.Module) -> LayerRule | None:
     if known is None and isinstance(module, nn.Embedding) and hasattr(module, "embed_scale"):
         return scaled_embedding
     only = [name for name, _ in module.named_parameters()]
-    if type(module).__name__.endswith("RMSNorm") and only == ["weight"]:
+    if type(module).__name__.endswith(NORMS) and only == ["weight"]:
         return known or scaled
     return known
 

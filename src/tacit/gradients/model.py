@@ -399,11 +399,14 @@ class _ModuleWatch:
         drew = began.drew(module)
         owner.strayed(unit, output)
         leaves, form = pytree.tree_flatten(output)
-        places = [
+        real = [
             place
             for place, one in enumerate(leaves)
             if isinstance(one, Tensor) and one.is_floating_point()
         ]
+        # an output that is made of nothing that is trained has no gradient
+        kept = [place for place, one in enumerate(real) if leaves[one].requires_grad]
+        places = [real[place] for place in kept]
         # what a module wrote into as it ran is no argument of another run
         args = tuple(None if is_cache(one) else one for one in args)
         kwargs = {name: None if is_cache(one) else one for name, one in kwargs.items()}
@@ -415,7 +418,7 @@ class _ModuleWatch:
             owner.seen[id(unit)] = [one.shape[0] if one.ndim else -1 for one in tensors]
         outputs = [leaves[place] for place in places]
         call = Call(
-            owner, unit, others, slots, shape, began, drew, began.drew_elsewhere(),
+            owner, unit, others, slots, shape, kept, began, drew, began.drew_elsewhere(),
             marks(outputs, owner.count) if drew else [],
         )  # fmt: skip
         found = AgainNode.apply(call, len(places), owner.anchor, *outputs, *tensors)  # type: ignore[no-untyped-call]

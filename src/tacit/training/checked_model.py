@@ -18,9 +18,13 @@ from tacit.gradients.batches import (
     evaluating,
     map_tensors,
     part,
+    random_states,
     refuse_mixing,
     refuse_without_numbers,
+    replay,
 )
+from tacit.gradients.calibration import named_overwrites
+from tacit.gradients.draws import DrawError, Drawn, drawn_by
 from tacit.gradients.model import ModelGradients
 from tacit.gradients.verification import ROUGH
 
@@ -124,7 +128,7 @@ def check_model(
     if count < 2:
         raise ValueError(f"inputs: expected at least two examples, got {count}")
     # masks that are drawn would differ between a batch and a single example
-    with evaluating(model):
+    with evaluating(model), named_overwrites(model):
         plain_seconds = _fastest(lambda: _backward(losses(model, inputs), count, trained))
         gradients, errors, seconds = _held(model, inputs, losses, trained)
         # what rounding alone moves is told from what is wrong by rounding less
@@ -151,14 +155,16 @@ def _held(
     trained: dict[str, nn.Parameter],
 ) -> tuple[ModelGradients, dict[str, float], float]:
     """Return where gradients are taken, their errors beside single passes, and the seconds."""
-    places = (0, batch_size(inputs) - 1)
-    plain = {place: _single(model, inputs, losses, trained, place) for place in places}
+    places, states = (0, batch_size(inputs) - 1), random_states(model)
+    # what a model or its losses draw in evaluation too, an example alone has of the batch
+    _, drawn = drawn_by(model, lambda: losses(model, inputs))
+    plain = {place: _single(model, inputs, losses, trained, place, drawn) for place in places}
     if not all(one.isfinite().all() for held in plain.values() for one in held.values()):
         raise ValueError("inputs: expected examples of finite gradients, got other values")
     gradients = ModelGradients(model, trained)
     gradients.attach()
     try:
-        errors, seconds = _compared(gradients, model, inputs, losses, plain)
+        errors, seconds = _compared(gradients, model, inputs, losses, plain, states)
     finally:
         gradients.detach()
     return gradients, errors, seconds
@@ -187,10 +193,20 @@ def _single(
     losses: Callable[[nn.Module, Any], Tensor],
     trained: dict[str, nn.Parameter],
     place: int,
+    drawn: Drawn,
 ) -> dict[str, Tensor]:
     """Return the gradient of one example by plain backpropagation of it alone, in float64."""
-    alone = part(inputs, slice(place, place + 1), batch_size(inputs))
-    found = _backward(losses(model, alone), 1, trained)
+    count = batch_size(inputs)
+    alone = part(inputs, slice(place, place + 1), count)
+    try:
+        with drawn.again(count, place):
+            held = losses(model, alone)
+    except DrawError:
+        raise ValueError(
+            "losses: expected numbers that are drawn for each example, got some that an example "
+            "alone draws otherwise; turn them off in evaluation"
+        ) from None
+    found = _backward(held, 1, trained)
     return {
         name: torch.zeros_like(one).double() if grad is None else grad.double()
         for (name, one), grad in zip(trained.items(), found, strict=True)
@@ -211,6 +227,7 @@ def _compared(
     inputs: Any,
     losses: Callable[[nn.Module, Any], Tensor],
     plain: dict[int, dict[str, Tensor]],
+    states: list[Tensor],
 ) -> tuple[dict[str, float], float]:
     """Return the largest error of every parameter's gradients, and the seconds of a pass."""
     count = batch_size(inputs)
@@ -219,8 +236,11 @@ def _compared(
         gradients.backward(check_losses("losses", losses(model, inputs), count))
 
     # the first pass tries how the model is called
-    back()
+    with replay(model, states):
+        back()
     seconds = _fastest(back)
+    with replay(model, states):
+        back()
     errors = dict.fromkeys(gradients.parameters, 0.0)
     for place, truth in plain.items():
         whole = float(torch.stack([one.norm() for one in truth.values()]).norm())
