@@ -53,6 +53,62 @@ def test_what_is_called_otherwise_there_is_said(option, said):
         )  # fmt: skip
 
 
+@pytest.mark.parametrize("kept", ["model", "optimizer", "loader"])
+@pytest.mark.filterwarnings("ignore")
+def test_what_the_engine_of_opacus_makes_is_refused_by_name(kept):
+    opacus = pytest.importorskip("opacus")
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    given = {
+        "model": model, "optimizer": optimizer, "loader": DataLoader(records(), batch_size=8)
+    }  # fmt: skip
+    makes = {
+        "model": opacus.GradSampleModule,
+        "optimizer": lambda one: opacus.optimizers.DPOptimizer(
+            one, noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=8
+        ),
+        "loader": opacus.data_loader.DPDataLoader.from_data_loader,
+    }
+    given[kept] = makes[kept](given[kept])
+    with pytest.raises(ValueError, match=f"^{kept}: expected the one that PrivacyEngine is given"):
+        make_private(*given.values(), DPSGD(), NOISE, epochs=1)
+
+
+def test_a_memory_manager_of_opacus_is_told_what_stands_in_its_place():
+    memory = pytest.importorskip("opacus.utils.batch_memory_manager")
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(records(), batch_size=8)
+    private = make_private(model, optimizer, loader, DPSGD(), NOISE, epochs=1)
+    manager = memory.BatchMemoryManager(
+        data_loader=private.loader, max_physical_batch_size=4, optimizer=optimizer
+    )
+    with pytest.raises(AttributeError, match=r"LoopSettings\(micro_batch=…\) stands in"), manager:
+        pass
+    private.close()
+
+
+def test_a_squeeze_that_takes_the_row_of_an_example_alone_is_named():
+    """The text classifier of Opacus' tutorial, whose pooled words are squeezed."""
+
+    class Text(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.out = nn.Embedding(9, 4), nn.Linear(4, 2)
+
+        def forward(self, words):
+            pooled = nn.functional.adaptive_avg_pool1d(self.words(words).transpose(1, 2), 1)
+            return self.out(pooled.squeeze())
+
+    said = r"got none of 1; one that passes alone loses its row to a squeeze\(\)"
+    with pytest.raises(ValueError, match=said):
+        check_model(
+            Text(),
+            torch.randint(9, (4, 5)),
+            lambda model, rows: model(rows).reshape(len(rows), -1).sum(1),
+        )
+
+
 @pytest.mark.parametrize("prepared", ["before", "after"])
 def test_a_loop_of_accelerate_with_two_lines_changed(prepared):
     """What accelerate makes of model, optimizer, loader and schedule is taken as it is."""

@@ -185,9 +185,10 @@ def _run(owner: Watcher, given: Any, size: int) -> list[Tensor]:
     args, kwargs = given
     found = outputs_of(owner.model(*args, **kwargs), size)
     if not found:
+        alone = "; one that passes alone loses its row to a squeeze() of no dimension, say"
         raise ValueError(
             "model: expected outputs that depend on what is trained and have a row for each "
-            "example, got none"
+            f"example, got none of {size}" + (alone if size == 1 else "")
         )
     return found
 

@@ -64,6 +64,10 @@ class PreparedLoop(LoopPlan):
         return PrivateLoop(self, ledger=ledger, secret=secret, no_budget=no_budget)
 
 
+# Where Opacus keeps what it wraps others in; its layers are modules like any other.
+WRAPPED = ("opacus.grad_sample", "opacus.optimizers", "opacus.data_loader")
+
+
 def prepare_private(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
@@ -106,6 +110,7 @@ def prepare_private(
 
     Source: Abadi et al. (2016), Algorithm 1.
     """
+    _refuse_wrapped(model=model, optimizer=optimizer, loader=loader)
     _check_asked(model, method, promise)
     optimizer = inner_optimizer(optimizer)
     assert promise.delta is not None
@@ -178,6 +183,16 @@ def _check_options(options: Mapping[str, Any]) -> None:
             f"{name}: expected epochs, settings or no_budget"
             + (f"; what Opacus calls so is {there} here" if there else ", got another option")
         )
+
+
+def _refuse_wrapped(**given: Any) -> None:
+    """Refuse what Opacus' engine makes of a model, an optimizer or a loader."""
+    for name, one in given.items():
+        if type(one).__module__.startswith(WRAPPED):
+            raise ValueError(
+                f"{name}: expected the one that PrivacyEngine is given, got {type(one).__name__}, "
+                "which it makes of it; make_private stands in its place"
+            )
 
 
 def _check_asked(model: Any, method: Any, promise: Any) -> None:

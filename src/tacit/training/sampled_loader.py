@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import torch
@@ -93,6 +93,13 @@ class SampledLoader:
         self._device = getattr(self._loader, "device", None)
         self.current: Piece | None = None
         self.ready: Callable[[], None] = lambda: None
+
+    def __getattr__(self, name: str) -> NoReturn:
+        # what splits the batches of a DataLoader asks for its sampler
+        said = f"'SampledLoader' object has no attribute {name!r}"
+        if name == "batch_sampler":
+            said += "; LoopSettings(micro_batch=…) stands in the place of a BatchMemoryManager"
+        raise AttributeError(said)
 
     def __len__(self) -> int:
         """Return the steps of an epoch."""
