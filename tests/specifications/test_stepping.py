@@ -237,3 +237,22 @@ def test_an_interrupted_step_leaves_the_weights_as_they_were():
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert torch.equal(held.module[0].weight, before)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [torch.nn.utils.parametrizations.weight_norm, torch.nn.utils.parametrizations.spectral_norm],
+)
+def test_a_weight_that_is_made_of_others_is_not_moved_in_silence(made):
+    def specified(steps):
+        module = network()
+        made(module[0])
+        data, labels = records()
+        return prepare_specification(
+            labels, data, ReplacedRecord(epsilon=1.0), LabelCodes(steps=steps, clip=1.0), about=ABOUT,
+            backbone=module, space=SharedFactors(),
+        )  # fmt: skip
+
+    with pytest.raises(ValueError, match=r"backbone: .* steps can move, got 0, whose weight"):
+        specified(3)
+    assert len(specified(1).expected) == 1

@@ -82,6 +82,22 @@ def take_steps(
     return total / schedule.steps
 
 
+def refuse_made_weights(backbone: Backbone, frame: GradientFrame) -> None:
+    """Refuse layers whose weight is made of other parameters: a step would move nothing.
+
+    Raises:
+        ValueError: there is one; it is named.
+    """
+    modules = dict(backbone.module.named_modules())
+    for name in frame.layers:
+        if "weight" not in modules[name]._parameters:
+            raise ValueError(
+                f"backbone: expected layers that several steps can move, got {name}, whose weight "
+                "is made of others (weight_norm, parametrize); remove the parametrization, which "
+                "leaves the weight as it is, or take one step"
+            )
+
+
 @contextmanager
 def change_weights(backbone: Backbone, changes: Mapping[str, Tensor]) -> Iterator[None]:
     """Add (m, n) matrices to the weights of layers, and put the weights back afterwards."""

@@ -42,7 +42,7 @@ from tacit.specifications.release import (
 from tacit.specifications.schedule import DELTA
 from tacit.specifications.spaces import PUBLIC, space_of, subspace_of
 from tacit.specifications.specification import Specification, SpecificationSpace
-from tacit.specifications.stepping import take_steps
+from tacit.specifications.stepping import refuse_made_weights, take_steps
 from tacit.specifications.subspace import PublicSubspace
 
 BY_LABELS, A_MODEL = LabelCodes(), Description()
@@ -131,6 +131,8 @@ def prepare_specification(
     place, frame = space_of(shared, space if subspace is None else subspace, word)
     # the clip bounds one record only where its row is its own
     check_apart(shared, parts, None if word == "mean" else frame)
+    if not schedule.single:
+        refuse_made_weights(shared, frame)
     asked = DescriptionRequest(
         objective=word,
         names=names,
