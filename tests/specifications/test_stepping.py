@@ -249,10 +249,11 @@ def test_a_weight_that_is_made_of_others_is_not_moved_in_silence(made):
         made(module[0])
         data, labels = records()
         return prepare_specification(
-            labels, data, ReplacedRecord(epsilon=1.0), LabelCodes(steps=steps, clip=1.0), about=ABOUT,
-            backbone=module, space=SharedFactors(),
+            labels, data, ReplacedRecord(epsilon=1.0), LabelCodes(steps=steps, clip=1.0),
+            about=ABOUT, backbone=module, space=SharedFactors(),
         )  # fmt: skip
 
     with pytest.raises(ValueError, match=r"backbone: .* steps can move, got 0, whose weight"):
         specified(3)
-    assert len(specified(1).expected) == 1
+    # of one step no weight moves
+    assert specified(1).asked.schedule.single
