@@ -27,9 +27,8 @@ from tacit.gradients.pieces import ParameterGradients
 TRIED, ANOTHER = 2, 3
 # Between the gradient of an example among others and alone: of its parameter, and of the whole.
 OF_PARAMETER, OF_WHOLE = 1e-2, 1e-5
-# Of a gradient, alone and in a batch of two, where a model makes much of rounding: half of it is
-# what a layer loses that divides by how many there are.
-OF_ROUNDING = 0.45
+# How often the move that one more rounding of every parameter makes of a gradient.
+ROUNDINGS = 30.0
 # Between the output of an example among others and alone.
 SAME = 1e-3
 # In half precision both are rounded a thousand times more coarsely.
@@ -230,9 +229,7 @@ def _close(first: Tensor, second: Tensor) -> bool:
 
 def _coarse(values: Tensor) -> float:
     """Return how much more coarsely than in single precision values are rounded."""
-    kind = values.device.type
-    autocast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
-    return HALF if autocast or values.dtype in HALVES else 1.0
+    return HALF if _precision(values) in HALVES else 1.0
 
 
 def _see_rows(owner: Watcher, given: Any, count: int) -> None:
@@ -295,18 +292,49 @@ def _differing(
     # ‖g‖ of the whole, beside which rounding is measured
     length = math.sqrt(sum(float(one.norm()) ** 2 for one in alone.values()))
     twin: dict[str, Tensor] = {}
+    moved: dict[str, Tensor] = {}
     for name, true in alone.items():
         mine, coarse = _of_example(owner, name, index), _coarse(owner.parameters[name])
         # rounding is a share of the parameter's own gradient or of the whole one
-        own = float(true.norm())
-        allowed = coarse * max(OF_PARAMETER * own, OF_WHOLE * length)
+        allowed = coarse * max(OF_PARAMETER * float(true.norm()), OF_WHOLE * length)
         if not float((mine - true).norm()) > allowed:
             continue
-        # beside itself an example is rounded as beside any other
-        twin = twin or _plain(owner, two, (index, True), held, drawn)
-        rounded = float((twin[name] - true).norm()) <= OF_ROUNDING * own
-        if float((mine - twin[name]).norm()) > allowed or not rounded:
+        if not twin:
+            # beside itself an example is rounded as beside any other
+            twin = _plain(owner, two, (index, True), held, drawn)
+            with _rounded_once_more(owner):
+                moved = _plain(owner, two, (index, False), held, drawn)
+        # a layer that weighs gradients by how many there are moves them further than rounding does
+        rounding = ROUNDINGS * float((moved[name] - true).norm())
+        if float((mine - twin[name]).norm()) > allowed or (
+            float((twin[name] - true).norm()) > rounding
+        ):
             yield name
+
+
+@contextmanager
+def _rounded_once_more(owner: Watcher) -> Iterator[None]:
+    """Multiply every parameter by 1 ± u, u a unit in the last place of the passes."""
+    source = torch.Generator().manual_seed(0)
+    whole = [one for one in owner.parameters.values() if not in_parts(one)]
+    kept = [one.detach().clone() for one in whole]
+    try:
+        for one in whole:
+            sign = torch.randint(2, one.shape, generator=source) * 2 - 1
+            # values return as they were: no pass that is under way need know
+            one.data.mul_(1.0 + torch.finfo(_precision(one)).eps * sign.to(one))
+        yield
+    finally:
+        for one, before in zip(whole, kept, strict=True):
+            one.data.copy_(before)
+
+
+def _precision(values: Tensor) -> torch.dtype:
+    """Return what passes round to."""
+    kind = values.device.type
+    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+        return torch.get_autocast_dtype(kind)
+    return values.dtype
 
 
 def _plain(
