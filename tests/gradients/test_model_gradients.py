@@ -320,6 +320,48 @@ def test_a_model_that_cannot_be_run_back_in_evaluation_is_named():
     gradients.detach()
 
 
+class WeighedBack(torch.autograd.Function):
+    """The identity, whose gradients are weighed by a power of how many examples there are."""
+
+    @staticmethod
+    def forward(ctx, inputs, power):
+        ctx.weight = len(inputs) ** -power
+        return inputs.clone()
+
+    @staticmethod
+    def backward(ctx, gradients):
+        return gradients * ctx.weight, None
+
+
+@pytest.mark.parametrize("power", [0.05, 0.5, 1.0])
+def test_gradients_that_are_weighed_by_how_many_there_are_are_no_rounding(power):
+    class Weighed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(8, 16), nn.Linear(16, 3)
+
+        def forward(self, inputs):
+            return self.last(WeighedBack.apply(self.first(inputs).relu(), power))
+
+    torch.manual_seed(0)
+    model, inputs = Weighed(), torch.randn(5, 8)
+    kept = {name: one.clone() for name, one in model.state_dict().items()}
+    gradients = ModelGradients(model, dict(model.named_parameters()))
+    gradients.attach()
+    gradients.backward(model(inputs).sum(1))
+    # all is run again for each example, where the weight is 1
+    assert gradients.again == ("",)
+    found = gradients.sums(dict.fromkeys(gradients.parameters, torch.ones(5)))
+    with gradients.paused():
+        alone = [
+            torch.autograd.grad(model(one[None]).sum(), list(model.parameters())) for one in inputs
+        ]
+    for (name, _), true in zip(model.named_parameters(), zip(*alone, strict=True), strict=True):
+        torch.testing.assert_close(found[name], sum(true).double(), rtol=1e-5, atol=1e-6)
+    assert all(torch.equal(one, kept[name]) for name, one in model.state_dict().items())
+    gradients.detach()
+
+
 def test_a_model_that_makes_much_of_rounding_is_not_refused():
     """Groups of two numbers, whose norm is lost where they are near each other, 26 deep."""
     torch.manual_seed(2)
