@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from tacit.gradients.calibration import _rounded_once_more
 from tacit.gradients.draws import DrawError, of_examples
 from tacit.gradients.model import ModelGradients
 
@@ -249,6 +250,61 @@ def test_numbers_are_told_apart_by_the_only_dimension_in_which_there_are_more():
     for shape in ((2, 3, 2), (6, 2), ()):
         with pytest.raises(DrawError, match="of which one alone draws"):
             of_examples(drawn, shape, 3)
+
+
+JOINED = {
+    "a partner of each": lambda values: (values + values[torch.randperm(len(values))]) / 2,
+    "a partner among all": lambda values: values + values[torch.randint(len(values), (1,))],
+    "a mask of all": lambda values: values * torch.bernoulli(values.mean(0).sigmoid()),
+    "a mask of all, in place": lambda values: values * torch.empty_like(values).bernoulli_(
+        values.mean(0).sigmoid()
+    ),
+    "noise about a mean": lambda values: values + torch.normal(
+        values.mean(0).expand_as(values), 1.0
+    ),
+    "a share of all": lambda values: functional.dropout(values, float(values.mean().sigmoid())),
+}  # fmt: skip
+
+
+class Drawn(nn.Module):
+    def __init__(self, draw):
+        super().__init__()
+        self.draw = draw
+
+    def forward(self, values):
+        return self.draw(values) if self.training else values
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_what_is_drawn_by_a_law_of_other_examples_is_refused(name):
+    """The same numbers drawn again would hide who they follow from."""
+    torch.manual_seed(0)
+    model = nn.Sequential(Drawn(JOINED[name]), nn.Linear(3, 3))
+    gradients = ModelGradients(model, dict(model.named_parameters()))
+    gradients.attach()
+    with pytest.raises(ValueError, match="got some that another example of the batch moves"):
+        model(torch.randn(5, 3))
+    gradients.detach()
+
+
+def test_what_is_drawn_by_a_law_of_each_example_is_taken():
+    model = nn.Sequential(Drawn(lambda values: torch.bernoulli(values.sigmoid())), nn.Linear(3, 3))
+    gradients = ModelGradients(model, dict(model.named_parameters()))
+    gradients.attach()
+    gradients.backward(model(torch.randn(5, 3)).sum(1))
+    assert set(gradients.found) == {"1.weight", "1.bias"}
+    gradients.detach()
+
+
+def test_a_rounding_more_reaches_what_autocast_keeps_and_leaves_nothing_there():
+    layer, inputs = nn.Linear(4, 4), torch.randn(3, 4)
+    owner = ModelGradients(layer, dict(layer.named_parameters()))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        before = layer(inputs)
+        with _rounded_once_more(owner):
+            moved = layer(inputs)
+        assert not torch.equal(before, moved)
+        assert torch.equal(before, layer(inputs))
 
 
 def _of_each(losses, values):

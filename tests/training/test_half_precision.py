@@ -67,3 +67,41 @@ def test_frozen_layers_in_half_precision_count(kind):
 
     release, _ = trained(Cast())
     assert said(release) == (kind == torch.bfloat16)
+
+
+class Inside(nn.Module):
+    """A layer that is not trained, and turns to half precision by itself, before one that is."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.first, self.second, self.how = nn.Linear(6, 6), nn.Linear(6, 3), how
+        self.first.requires_grad_(False)
+
+    def forward(self, inputs):
+        return self.second(self.how(self.first, inputs).float())
+
+
+def under_autocast(layer, inputs):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return layer(inputs)
+
+
+def cast(layer, inputs):
+    return inputs.bfloat16() @ layer.weight.bfloat16().T
+
+
+@pytest.mark.parametrize(
+    ("how", "half"), [(under_autocast, True), (cast, True), (lambda layer, one: layer(one), False)]
+)
+def test_half_precision_inside_of_a_model_counts_whatever_comes_back(how, half):
+    release, _ = trained(Inside(how))
+    assert said(release) == half
+
+
+def test_a_later_step_under_autocast_counts_where_gradients_come_back_in_single_precision():
+    model = nn.Sequential(nn.LayerNorm(6), nn.Linear(6, 3).requires_grad_(False))
+    private, optimizer = begun(model)
+    stepped(private, model, optimizer, 1, half=False)
+    assert not private._gradients.half
+    stepped(private, model, optimizer, 1)
+    assert said(private.release())

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tacit.gradients.batches import (
     HALVES,
@@ -20,9 +21,13 @@ from tacit.gradients.batches import (
     without_masks,
 )
 from tacit.gradients.capture import reached
-from tacit.gradients.draws import DrawError, Drawn, drawn_by
+from tacit.gradients.draws import DrawError, Drawn, LawError, drawn_by
 from tacit.gradients.pieces import ParameterGradients
 
+COUPLED = (
+    "model: expected outputs of an example that depend on that example alone, "
+    "got some that another example of the batch moves"
+)
 # Examples that are tried together and alone, and another number that tells what grows with it.
 TRIED, ANOTHER = 2, 3
 # Between the gradient of an example among others and alone: of its parameter, and of the whole.
@@ -59,6 +64,7 @@ class Watcher(Protocol):
     units: list[Any]
     seen: dict[int, list[int]] | None
     untried: list[Any]
+    half: bool
 
     def paused(self) -> AbstractContextManager[None]:
         """Run modules unwatched."""
@@ -91,7 +97,9 @@ def calibrate(owner: Watcher, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     devices = cuda_devices(owner.model)
     with torch.enable_grad(), torch.random.fork_rng(devices=devices), without_masks(owner.model):
         # as it trains: what joins examples in training alone is seen in no evaluation
-        _refuse_coupled(owner, given, count)
+        with InHalves() as halves:
+            _refuse_coupled(owner, given, count)
+        owner.half |= halves.seen
     with evaluating(owner.model), torch.enable_grad(), torch.random.fork_rng(devices=devices):
         _refuse_coupled(owner, given, count)
         while True:
@@ -108,6 +116,27 @@ def calibrate(owner: Watcher, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
                     "reads it as a module of torch.nn"
                 )
     owner.count = count
+
+
+class InHalves(TorchDispatchMode):
+    """Sees whether anything is computed in half precision, in layers that are not trained, too.
+
+    Attributes:
+        seen: whether something was.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seen = False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        found = func(*args, **(kwargs or {}))
+        if not self.seen:
+            leaves = pytree.tree_leaves(found)
+            self.seen = any(isinstance(one, Tensor) and one.dtype in HALVES for one in leaves)
+        return found
 
 
 @contextmanager
@@ -202,15 +231,14 @@ def _refuse_coupled(owner: Watcher, given: Any, count: int) -> None:
             try:
                 with drawn.again(ANOTHER, index):
                     alone = _run(owner, rows, 1)
+            except LawError as error:
+                raise ValueError(COUPLED) from error
             except DrawError:
                 # an example alone draws others
                 return
             for some, one in zip(together, alone, strict=False):
                 if not _close(some[index : index + 1].detach(), one.detach()):
-                    raise ValueError(
-                        "model: expected outputs of an example that depend on that example alone, "
-                        "got some that another example of the batch moves"
-                    )
+                    raise ValueError(COUPLED)
 
 
 def _one(index: int) -> slice:
@@ -229,7 +257,7 @@ def _close(first: Tensor, second: Tensor) -> bool:
 
 def _coarse(values: Tensor) -> float:
     """Return how much more coarsely than in single precision values are rounded."""
-    return HALF if _precision(values) in HALVES else 1.0
+    return HALF if precision_of(values) in HALVES else 1.0
 
 
 def _see_rows(owner: Watcher, given: Any, count: int) -> None:
@@ -318,21 +346,29 @@ def _rounded_once_more(owner: Watcher) -> Iterator[None]:
     source = torch.Generator().manual_seed(0)
     whole = [one for one in owner.parameters.values() if not in_parts(one)]
     kept = [one.detach().clone() for one in whole]
+    # casts of parameters that autocast keeps are those of their values before
+    torch.clear_autocast_cache()
     try:
         for one in whole:
             sign = torch.randint(2, one.shape, generator=source) * 2 - 1
             # values return as they were: no pass that is under way need know
-            one.data.mul_(1.0 + torch.finfo(_precision(one)).eps * sign.to(one))
+            one.data.mul_(1.0 + torch.finfo(precision_of(one)).eps * sign.to(one))
         yield
     finally:
         for one, before in zip(whole, kept, strict=True):
             one.data.copy_(before)
+        torch.clear_autocast_cache()
 
 
-def _precision(values: Tensor) -> torch.dtype:
+def precision_of(values: Tensor) -> torch.dtype:
     """Return what passes round to."""
     kind = values.device.type
-    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+    # autocast leaves float64 as it is
+    if (
+        values.dtype != torch.float64
+        and torch.amp.is_autocast_available(kind)
+        and torch.is_autocast_enabled(kind)
+    ):
         return torch.get_autocast_dtype(kind)
     return values.dtype
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tacit.gradients.batches import random_states, replay, same_states
+from tacit.gradients.batches import HALVES, random_states, replay, same_states
 
 T = TypeVar("T")
 # Functions that return what they drew, whatever they were given.
@@ -24,10 +24,31 @@ DRAWS = {
     "exponential_", "native_dropout",
 }  # fmt: skip
 DROPOUT = "native_dropout"
+# What their law follows from; of the others tensors are read by their shape alone.
+OF_LAW = {"p", "mean", "std", "low", "high", "n", "from", "to", "lambd", "train"}
+# Between a probability or the like of an example among others and alone, and in half precision.
+SAME_LAW, ROUGH_LAW = 1e-3, 5e-2
 
 
 class DrawError(RuntimeError):
     """What was drawn for a batch is not told apart by its examples."""
+
+
+class LawError(DrawError):
+    """What is drawn for an example has another law among others than alone."""
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """What was drawn at a time.
+
+    Attributes:
+        values: that were drawn.
+        law: what they follow from, by name: a probability, a range, a mean.
+    """
+
+    values: Tensor
+    law: dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,20 +106,23 @@ class Drawn(TorchDispatchMode):
 
     def __init__(self, *, lost: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.values: list[Tensor] = []
+        self.values: list[Draw] = []
         self.lost = lost
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        found = func(*args, **kwargs)
         try:
-            if _draws(func, args, kwargs):
-                # what follows may scale it in place; of dropout the mask
-                self.values.append((found[1] if _name(func) == DROPOUT else found).clone())
+            draws = _draws(func, args, kwargs)
         except DrawError:
-            self.lost = True
+            draws, self.lost = False, True
+        law = _law(func, args, kwargs) if draws else {}
+        found = func(*args, **kwargs)
+        if draws:
+            # what follows may scale it in place; of dropout the mask
+            values = (found[1] if _name(func) == DROPOUT else found).clone()
+            self.values.append(Draw(values, law))
         return found
 
     def again(self, count: int, place: int | None) -> AbstractContextManager[Any]:
@@ -138,7 +162,7 @@ class DrawnAgain(TorchDispatchMode):
         place: of the only example that runs; None where ``vmap`` runs each of them.
     """
 
-    def __init__(self, values: Sequence[Tensor], count: int, place: int | None) -> None:
+    def __init__(self, values: Sequence[Draw], count: int, place: int | None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._left, self._count, self._place = list(values), count, place
 
@@ -146,17 +170,40 @@ class DrawnAgain(TorchDispatchMode):
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        found = func(*args, **kwargs)
         if not _draws(func, args, kwargs):
-            return found
+            return func(*args, **kwargs)
         if not self._left:
             raise DrawError("an example alone draws more often")
-        values = self._left.pop(0)
+        held = self._left.pop(0)
+        self._refuse_other(held.law, _law(func, args, kwargs))
+        values, found = held.values, func(*args, **kwargs)
         if _name(func) == DROPOUT:
             mask = found[1].copy_(self._part(values, found[1].shape))
             share = 1.0 - float(args[1])
             return args[0] * mask * (1.0 / share if share > 0.0 else 0.0), mask
         return found.copy_(self._part(values, found.shape))
+
+    def _refuse_other(self, among: dict[str, Any], alone: dict[str, Any]) -> None:
+        """Refuse what is drawn by another law where others are there.
+
+        Raises:
+            LawError: such as a mask whose probability is a mean of the batch.
+        """
+        # one that stands for all has the law of all
+        if self._count == 1:
+            return
+        for name in among.keys() | alone.keys():
+            true, mine = among.get(name), alone.get(name)
+            if isinstance(true, Tensor) and isinstance(mine, Tensor):
+                part = self._part(true, mine.shape)
+                allowed = ROUGH_LAW if true.dtype in HALVES else SAME_LAW
+                # what is not finite is nobody's to compare
+                largest = part.abs().max() if part.numel() else 0.0
+                same = not bool(((mine - part).abs() > allowed * largest + 1e-12).any())
+            else:
+                same = type(true) is type(mine) and true == mine
+            if not same:
+                raise LawError(f"{name} of an example alone is another")
 
     def _part(self, values: Tensor, shape: torch.Size) -> Tensor:
         if self._place is not None:
@@ -215,6 +262,18 @@ def _others() -> tuple[Any, bytes]:
 
 def _name(func: Any) -> str:
     return str(func.overloadpacket.__name__)
+
+
+def _law(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments that what a function draws follows from, by name."""
+    named = [one.name for one in func._schema.arguments]
+    given = dict(zip(named, args, strict=False)) | kwargs
+    own = OF_LAW | {"self"} if str(func) == "aten.bernoulli.default" else OF_LAW
+    return {
+        name: one.detach().clone() if isinstance(one, Tensor) else one
+        for name, one in given.items()
+        if name in own
+    }
 
 
 def _draws(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:

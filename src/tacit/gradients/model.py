@@ -15,7 +15,7 @@ from torch.utils.hooks import RemovableHandle
 
 from tacit.gradients.again import AgainNode, Call, refuse_ordinary
 from tacit.gradients.batches import HALVES, in_halves, without_autocast
-from tacit.gradients.calibration import SharedError, calibrate
+from tacit.gradients.calibration import SharedError, calibrate, precision_of
 from tacit.gradients.draws import Began, marks
 from tacit.gradients.layers import keeps_turned
 from tacit.gradients.pieces import ParameterGradients, Room
@@ -40,7 +40,8 @@ class ModelGradients:
     Attributes:
         found: gradients of the last backward pass by name, for what it reached.
         untried: what a forward pass reached that was never tried.
-        half: whether the model or a gradient that came back is in half precision.
+        half: whether the model, what its first pass computed, a later pass under autocast or a
+            gradient that came back is in half precision.
     """
 
     def __init__(
@@ -304,6 +305,8 @@ class ModelGradients:
                 "model: expected tensors with a row for each example, in lists, tuples and dicts, "
                 f"got {kinds or 'no inputs'}"
             )
+        if self.watching and not self.half:
+            self.half = precision_of(next(iter(self.parameters.values()))) in HALVES
         if self.watching and not self._tried:
             # the first forward pass shows how the model is called
             self._tried = self._trying = True
