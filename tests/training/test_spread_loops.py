@@ -24,7 +24,7 @@ def run(kind, size, folder):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("kind", "size"), [("ddp", 2), ("fsdp", 2)])
+@pytest.mark.parametrize(("kind", "size"), [("ddp", 2), ("fsdp", 2), ("fsdp", 4)])
 def test_processes_release_what_one_would(kind, size, tmp_path):
     _, whole = trained(epochs=2, method=method_of(kind))
     assert run(kind, size, tmp_path) == [0] * size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from types import FrameType
@@ -16,6 +16,7 @@ from torch._functorch import config as functorch
 
 from tacit._ground.checks import integer
 from tacit.gradients.batches import check_losses, refuse_mixing_among
+from tacit.gradients.calibration import in_parts
 from tacit.gradients.capture import reached
 from tacit.gradients.model import ModelGradients, hidden
 from tacit.gradients.randomness import StepRandomness
@@ -193,13 +194,7 @@ class PrivateLoop:
                 f"{losses.shape[0]} losses of {self._gradients.count} rows; a record has one row, "
                 "and what is made of it another dimension of that"
             )
-        if losses.shape[0] > 1 and (self._gradients.untried or self._due):
-            # one record alone shows nothing; of a layer that no pass reached before, such as an
-            # expert that only some tokens go to, every record is looked at
-            turn = (self.loader.taken % len(losses),)
-            self._refuse_coupled(losses, range(len(losses)) if self._gradients.untried else turn)
-            self._gradients.rely()
-            self._apart = self.loader.taken
+        self._hold_apart(losses)
         piece = self.loader.done()
         try:
             self._add(losses, piece)
@@ -207,6 +202,32 @@ class PrivateLoop:
             # whether records pass may depend on them: no step goes on without those of this batch
             self.close()
             raise
+
+    def _hold_apart(self, losses: Tensor) -> None:
+        """Run losses back alone where it is their turn, in every process as often.
+
+        Raises:
+            ValueError: one depends on another record.
+        """
+        places: Sequence[int] = ()
+        # one record alone shows nothing
+        if losses.shape[0] > 1 and (self._gradients.untried or self._due):
+            # of a layer that no pass reached before, such as an expert that only some tokens go
+            # to, every record is looked at
+            turn = (self.loader.taken % len(losses),)
+            places = range(len(losses)) if self._gradients.untried else turn
+        most = len(places)
+        if any(in_parts(one) for one in self._parameters.values()):
+            # a way back asks every process for its parts: all take as many
+            most = int(self._workers.largest(torch.tensor(most)))
+        if not most:
+            return
+        self._refuse_coupled(losses, places)
+        for _ in range(most - len(places)):
+            self._gradients.norms_alone(losses[:1])
+        if places:
+            self._gradients.rely()
+            self._apart = self.loader.taken
 
     @property
     def _due(self) -> bool:
@@ -257,7 +278,9 @@ class PrivateLoop:
         asked = self._prepared.settings.passes
         if asked is not None:
             return asked
-        return 2 if self._gradients.kept() > self._most_kept() else 1
+        much = self._gradients.kept() > self._most_kept()
+        # batches differ from process to process, and all run back as often
+        return 2 if bool(self._workers.largest(torch.tensor(int(much)))) else 1
 
     def _most_kept(self) -> int:
         """Return how many bytes of gradients one backward pass may keep."""
