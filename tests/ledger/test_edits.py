@@ -286,6 +286,7 @@ def test_an_index_emptied_of_what_a_table_holds_is_named(path: Path) -> None:
     [
         "BEFORE INSERT ON tacit_entries BEGIN SELECT RAISE(IGNORE); END",
         "AFTER UPDATE ON tacit_secrets BEGIN UPDATE tacit_secrets SET budgeted = 0; END",
+        "AFTER INSERT ON TACIT_Chain BEGIN UPDATE tacit_secrets SET budgeted = 0; END",
     ],
 )
 def test_a_trigger_is_named(path: Path, trigger: str) -> None:

@@ -15,7 +15,10 @@ SELECT 'rule', r.rulename, c.relname FROM pg_rewrite r JOIN pg_class c ON c.oid 
 WHERE pg_table_is_visible(c.oid)
 ORDER BY 2, 3
 """
-IN_FILE = "SELECT type, name, tbl_name FROM sqlite_schema WHERE type = 'trigger' ORDER BY name"
+# SQLite keeps the name of the table as the trigger spells it, and takes no notice of its case.
+IN_FILE = """
+SELECT type, name, lower(tbl_name) FROM sqlite_schema WHERE type = 'trigger' ORDER BY name
+"""
 MOST_SAID = 10
 
 
