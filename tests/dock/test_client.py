@@ -130,8 +130,16 @@ def test_a_token_goes_to_no_other_machine_in_the_clear():
     assert "cret" not in str(error.value)
 
 
+# a title that would end the line, draw a line of its own and colour what follows
+LINES = "mine\r\n0123  similarity 1.000\u2028\x1b[31mred"
+
+
 class Liar(BaseHTTPRequestHandler):
     """A dock whose record says one thing and whose bytes another, or that sends away."""
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.do_GET()
 
     def do_GET(self):
         if "away" in self.server.mood:
@@ -143,6 +151,13 @@ class Liar(BaseHTTPRequestHandler):
         made = specification(1)
         if "other" in self.server.mood:
             content = b'{"items": [{"id": 1}], "next": null, "history": 5}'
+        elif "lines" in self.server.mood:
+            item = {
+                "id": "0" * 32, "rank": 1, "similarity": 0.5, "title": LINES, "guarantee": None,
+                "created": "2026-01-01T00:00:00", "developer": LINES,
+            }  # fmt: skip
+            verdict = {"sentence": LINES, "good_match": False}
+            content = json.dumps({"items": [item], "next": None, "verdict": verdict}).encode()
         elif "specification" in self.path:
             content = specification(2).to_bytes()
         else:
@@ -197,6 +212,15 @@ def test_what_is_no_dock_is_a_sentence(liar, tmp_path, capsys):
     for asked in (("list",), ("fetch", "0" * 32, str(tmp_path / "fetched"))):
         done = tacit("dock", *asked, "--url", url)
         assert (done.code, "expected what a dock tells" in done.err) == (2, True), done
+
+
+def test_what_a_dock_tells_of_one_is_one_line(liar, tmp_path, capsys):
+    liar.mood, tacit = "lines", in_process(capsys)
+    url, task = ("--url", f"http://127.0.0.1:{liar.server_port}"), written(tmp_path, kind="task")
+    for asked, lines in ((("list",), 1), (("search", task), 2)):
+        done = tacit("dock", *asked, *url)
+        assert (done.code, "\x1b" in done.out) == (0, False), done
+        assert len(done.out.splitlines()) == lines, done
 
 
 def test_what_does_not_answer_is_a_sentence():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from tacit.cli.console import line
+from tacit.cli.console import in_one_line, line
 from tacit.cli.options import Force, Json, grouped
 from tacit.cli.output import json_output
 from tacit_dock.connection import as_docks_answer
@@ -181,13 +181,14 @@ def search(
     with as_docks_answer():
         verdict = found["verdict"]
         output.console.print(
-            Text(str(verdict["sentence"]), "bold" if verdict["good_match"] else "red")
+            Text(in_one_line(str(verdict["sentence"])), "bold" if verdict["good_match"] else "red")
         )
         for note in found.get("notes", ()):
             line(output.console, "note", str(note))
         for item in found["items"]:
             start = f"{item['rank']:>4}  {item['similarity']:.3f}  {item['id']}  "
-            output.console.print(Text(f"{start}{item['title']}  ({_claim(item)})"))
+            told = in_one_line(f"{start}{item['title']}  ({_claim(item)})")
+            output.console.print(Text(told))
     output.write(found)
     output.tell()
 
@@ -262,7 +263,8 @@ def show(
     with as_docks_answer():
         for item in items:
             start = f"{item['id']}  {item['created'][:10]}  {item['developer']:<16}  "
-            output.console.print(Text(f"{start}{item['title']}  ({_claim(item)})"))
+            told = in_one_line(f"{start}{item['title']}  ({_claim(item)})")
+            output.console.print(Text(told))
     output.write({"items": items})
     output.tell()
 
