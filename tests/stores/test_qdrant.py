@@ -50,6 +50,25 @@ def doubled(held, pair, times):
     return held
 
 
+def alike(times):
+    """Two keys that are equal: sets of two sets of two sets of …, none of them in both."""
+    made, kept = b"", 0
+    pairs = [(b"K\x01K\x02", b"K\x01K\x03")] * 2
+    for _ in range(times):
+        for side, (one, other) in enumerate(pairs):
+            for held in (one, other):
+                made += b"(" + held + b"\x91q" + bytes([kept]) + b"0"
+                kept += 1
+            first, second = b"h" + bytes([kept - 2]), b"h" + bytes([kept - 1])
+            pairs[side] = (first + second, first + second + b"K\x01")
+    return b"}" + made + b"(" + pairs[0][0][:2] + b"N" + pairs[1][0][:2] + b"Nu"
+
+
+def of_one_place(number):
+    """A whole number as a key, and what stands there: multiples of 2⁶¹ − 1 have one hash."""
+    return b"\x8a\x0a" + (number * (2**61 - 1)).to_bytes(10, "little") + b"N"
+
+
 def test_vectors_names_and_persons_are_read(tmp_path):
     named = mapping(a=ROW, b=b"](" + 2 * (b"K\x02") + b"K\x03e")
     points = [point(ROW, mapping(who=text("ann"))), point(named, mapping(who=text("bob")))]
@@ -83,6 +102,11 @@ def test_a_made_up_point_is_one_refusal(tmp_path, content):
         point(b"Nr\xff\xff\xff\x7f"),
         # a key that would be hashed 2⁶⁰ times
         point(payload=b"}" + doubled(b")", b"?\x86", 60) + b"Ns"),
+        # keys that would be compared 2⁶⁰ times
+        point(payload=alike(60)),
+        # 2¹⁸ whole numbers of one place in a table
+        point(payload=b"}(" + b"".join(map(of_one_place, range(1 << 18))) + b"u"),
+        point(payload=b"(" + b"".join(map(of_one_place, range(1 << 8))) + b"d"),
         point(b"]" * 30_000 + 29_999 * b"a"),
         point(payload=b"}(K\x01NK\x02N" + text("a") + b"Nu"),
     ],

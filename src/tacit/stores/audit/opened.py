@@ -21,8 +21,6 @@ Rows = npt.NDArray[np.float32]
 SEALED = ("tacit_documents", "tacit_store")
 # How often a byte of a database may be read: a table of words to search for has what another has.
 MOST_TIMES = 4
-# Of SQLite: columns that are computed, and bytes that a row takes at least.
-GENERATED, LEAST_ROW = (2, 3), 2
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

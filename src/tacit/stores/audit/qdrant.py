@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,33 +33,54 @@ class _Held:
 class _Reader(pickle._Unpickler):
     """Reads a point, and takes no more time and memory than its bytes do.
 
-    In Python: C's remembers what it read in a list, as long as a number in the file says. What
-    stands in a tuple is an argument of a class, and is left out: as a key, a tuple of tuples would
-    be hashed as often as there are ways through it.
+    In Python: C's remembers what it read in a list, as long as a number in the file says. Texts
+    alone are looked up, and what else is a key stands as its kind: numbers may be made whose places
+    in a table are one, and sets of sets are compared as often as there are ways through them.
     """
 
     def find_class(self, module: str, name: str) -> Any:
         return _Held
 
 
-def _tuple(reader: Any) -> None:
+def _mapped(held: Any, items: Sequence[Any]) -> Any:
+    for key, value in zip(items[::2], items[1::2], strict=True):
+        held[key if isinstance(key, str) else type(key).__name__] = value
+    return held
+
+
+def _set_item(reader: Any) -> None:
+    *rest, key, value = reader.stack[-3:]
+    del reader.stack[-2:]
+    _mapped(rest[0], (key, value))
+
+
+def _set_items(reader: Any) -> None:
+    items = reader.pop_mark()
+    _mapped(reader.stack[-1], items)
+
+
+def _dictionary(reader: Any) -> None:
+    items = reader.pop_mark()
+    reader.append(_mapped({}, items))
+
+
+def _added(reader: Any) -> None:
+    # what stands in a set is left out
     reader.pop_mark()
-    reader.append(())
 
 
-def _tuple_of(count: int) -> Callable[[Any], None]:
-    def read(reader: Any) -> None:
-        reader.stack[-count:] = [()]
-
-    return read
+def _frozen_set(reader: Any) -> None:
+    reader.pop_mark()
+    reader.append(frozenset())
 
 
 _Reader.dispatch = {
     **pickle._Unpickler.dispatch,
-    pickle.TUPLE[0]: _tuple,
-    pickle.TUPLE1[0]: _tuple_of(1),
-    pickle.TUPLE2[0]: _tuple_of(2),
-    pickle.TUPLE3[0]: _tuple_of(3),
+    pickle.SETITEM[0]: _set_item,
+    pickle.SETITEMS[0]: _set_items,
+    pickle.DICT[0]: _dictionary,
+    pickle.FROZENSET[0]: _frozen_set,
+    pickle.ADDITEMS[0]: _added,
 }
 # as many zeros as a number in the file says
 del _Reader.dispatch[pickle.BYTEARRAY8[0]]
@@ -115,7 +136,7 @@ def _point(content: bytes, by: str | None) -> _Point:
     fields = held.fields if isinstance(held, _Held) else {}
     payload = fields.get("payload") or {}
     rows, other = _vectors(fields.get("vector"), MOST_TIMES * len(content))
-    names = {"id", *(one if isinstance(one, str) else type(one).__name__ for one in payload)}
+    names = {"id", *payload}
     if other:
         names.add("vector, of numbers that are not read")
     person = payload.get(by)
