@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+from tacit import Ledger
 from tacit.cli.output import new_file, refuse_inputs
 from tests.cli_runner import Tacit, refused
 
@@ -105,6 +106,18 @@ def test_what_is_new_or_of_another_name_may_be_written(place: Path) -> None:
     refuse_inputs("--out", own, {"--out": "own.txt", "--prompts": "public.txt", "--x": None})
     with pytest.raises(ValueError, match="--out: expected another file than --prompts"):
         refuse_inputs("--out", own, {"--prompts": "own.txt"})
+
+
+def test_a_ledger_is_replaced_by_nothing(place: Path, tacit: Tacit) -> None:
+    book = place / "ledger.db"
+    Ledger(book)
+    kept = book.read_bytes()
+    asked = ("account", "laplace", "--scale", 1, "--json", book)
+    refused(tacit(*asked, "--force"), "--json", "a database of SQLite as a ledger is")
+    assert book.read_bytes() == kept
+    # what only begins like one is replaced
+    (place / "near.json").write_bytes(kept[:15])
+    assert tacit(*asked[:-1], "near.json", "--force").code == 0
 
 
 @pytest.mark.parametrize(

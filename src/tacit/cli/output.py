@@ -15,6 +15,8 @@ from tacit.cli.console import consoles, dump, line, print_json
 
 # what the command was called with
 ARGUMENTS: ContextVar[tuple[str, ...]] = ContextVar("arguments", default=())
+# how every database of SQLite begins: a ledger is one, and its copy may be what is left of it
+SQLITE = b"SQLite format 3\0"
 # flags under which a folder is read, not a file alone
 FOLDERS = ("--prompts", "--texts", "--public-texts", "--model", "--encoder")
 
@@ -74,7 +76,25 @@ def new_file(flag: str, path: str | None, force: bool) -> Path | None:
     if place.exists() and not force:
         raise ValueError(f"{flag}: {place} exists already; --force replaces it")
     refuse_inputs(flag, place)
+    if is_database(place):
+        raise ValueError(
+            f"{flag}: expected a file to write, got {place}, a database of SQLite as a ledger is: "
+            "--force replaces none"
+        )
     return place
+
+
+def is_database(place: Path) -> bool:
+    """Whether a file begins as a database of SQLite does."""
+    try:
+        # a pipe would wait for whoever writes to it
+        if not place.is_file():
+            return False
+        with place.open("rb") as stream:
+            return stream.read(len(SQLITE)) == SQLITE
+    except OSError:
+        # what cannot be read is none that is known
+        return False
 
 
 def refuse_inputs(flag: str, place: Path, others: Mapping[str, Any] | None = None) -> None:
