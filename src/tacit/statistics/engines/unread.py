@@ -30,6 +30,8 @@ READ: dict[type[exp.Expression], frozenset[str] | set[str]] = {
     # whole numbers of 64 bits
     exp.Count: {"this", "expressions", "big_int"},
     exp.Distinct: {"expressions"},
+    # a literal of a date; its reader refuses every other
+    exp.Cast: {"this", "to"},
     exp.Star: set(),
     exp.Null: set(),
     exp.Literal: {"this", "is_string"},
