@@ -119,6 +119,14 @@ def test_a_part_of_the_parser_that_nobody_reads_is_refused(part):
         refuse_unread(root.walk())
 
 
+def test_a_cast_says_nothing_but_a_type():
+    day = "CAST('2024-01-31' AS DATE{})"
+    sql = "SELECT COUNT(*) FROM visits WHERE day > "
+    assert parse(sql + day.format("")).find(exp.Cast) is not None
+    with pytest.raises(ValueError, match="sql: CAST with DEFAULT is not answered"):
+        parse(sql + day.format(" DEFAULT '2020-01-01' ON CONVERSION ERROR"))
+
+
 def test_groups_of_two_columns_have_their_own_numbers(frames):
     sql = f"SELECT city, kind, COUNT(*) AS n, SUM(spent) {ADULTS} GROUP BY city, kind"
     promise = replace(PROMISE, bounds={"spent": (0.0, 50.0)})
