@@ -8,6 +8,7 @@ from torch.utils.data import DataLoader
 
 from tacit.gradients import DPSGD
 from tacit.training import LoopSettings, People, make_private
+from tacit.training.collation import CheckedCollation
 from tests.training.loops import NOISE, network, records
 
 
@@ -98,6 +99,35 @@ def test_rows_in_another_order_are_refused_of_persons_alone():
     with pytest.raises(ValueError, match="in the order of its records"):
         trained(by_size, person=people)
     trained(apart, person=people)
+
+
+def held_of(collate, texts, *, in_order):
+    """Batches of texts that a check has passed."""
+    checked = CheckedCollation(collate, in_order=in_order)
+    return [checked(texts) for _ in range(4)]
+
+
+def padded(texts, *, left=False):
+    longest = max(map(len, texts))
+    rows = torch.zeros(len(texts), longest, dtype=torch.int64)
+    for row, one in zip(rows, texts, strict=True):
+        row[longest - len(one) if left else 0 :][: len(one)] = one
+    return {"input_ids": rows, "attention_mask": (rows > 0).long()}
+
+
+def test_texts_that_are_sorted_by_length_are_refused_of_persons_alone():
+    """As packed sequences have them: padded rows are longer than a record alone."""
+    texts = [torch.arange(1, length) + 100 * length for length in (7, 3, 5, 4, 6)]
+
+    def by_length(held):
+        return padded(sorted(held, key=len, reverse=True))
+
+    held_of(by_length, texts, in_order=False)
+    with pytest.raises(ValueError, match="in the order of its records"):
+        held_of(by_length, texts, in_order=True)
+    for left in (False, True):
+        made = held_of(lambda held, left=left: padded(held, left=left), texts, in_order=True)
+        assert all(torch.equal(one["input_ids"], made[0]["input_ids"]) for one in made)
 
 
 def test_what_follows_from_its_record_or_draws_is_taken_and_changes_nothing():

@@ -21,8 +21,8 @@ class CheckedCollation:
     """Puts records together as asked, and holds a row of some batches against its record alone.
 
     The 1st, 2nd, 4th, 8th … batch, each by another row. What draws, such as masks of words, is not
-    held, for alone it would draw other numbers; nor is a row that is shorter alone, as texts are
-    that are padded to the longest.
+    held, for alone it would draw other numbers. A row that is shorter alone, as texts are that are
+    padded to the longest, tells of the order alone, by where it begins or ends.
 
     Args:
         collate: puts records together.
@@ -64,15 +64,17 @@ class CheckedCollation:
             (many, one[0])
             for many, one, again in pairs
             # with a generator of its own it draws other numbers
-            if _is_row(one, many, count) and one.shape == again.shape and _close(one, again)
+            if self._is_row(one, many, count) and one.shape == again.shape and _close(one, again)
         ]
-        if all(_close(many[place], row) for many, row in rows):
+        if all(_holds(many[place], row) for many, row in rows):
             return
         elsewhere = [
-            {index for index, held in enumerate(many) if _close(held, row)} for many, row in rows
+            {index for index, held in enumerate(many) if _holds(held, row)} for many, row in rows
         ]
         if not all(
-            held for held, (_, row) in zip(elsewhere, rows, strict=True) if row.is_floating_point()
+            held
+            for held, (many, row) in zip(elsewhere, rows, strict=True)
+            if row.is_floating_point() and row.shape == many.shape[1:]
         ):
             raise ValueError(
                 "collate_fn: expected rows of a batch that follow each from its own record, got "
@@ -85,6 +87,14 @@ class CheckedCollation:
                 "added up by person, got them in another"
             )
 
+    def _is_row(self, one: Tensor, many: Tensor, count: int) -> bool:
+        """Whether a tensor of one record alone is of the kind of a row of so many."""
+        if one.shape[:1] != (1,) or many.ndim != one.ndim or len(many) != count:
+            return False
+        if one.shape[1:] == many.shape[1:]:
+            return True
+        return self._in_order and all(a <= b for a, b in zip(one.shape, many.shape, strict=True))
+
 
 def _states() -> tuple[Any, ...]:
     """Return the states of the generators that are usually drawn from."""
@@ -93,9 +103,13 @@ def _states() -> tuple[Any, ...]:
     return (drawn, words[1].tobytes(), words[2], random.getstate())
 
 
-def _is_row(one: Tensor, many: Tensor, count: int) -> bool:
-    """Whether a tensor of one record alone is of the kind of a row of so many."""
-    return one.shape[:1] == (1,) and many.shape == (count, *one.shape[1:])
+def _holds(many: Tensor, row: Tensor) -> bool:
+    """Whether a row of a batch is that of a record alone, or that and padding on one side."""
+    if many.shape == row.shape:
+        return _close(many, row)
+    ends = zip(many.shape, row.shape, strict=True)
+    last = tuple(slice(whole - size, whole) for whole, size in ends)
+    return _close(many[tuple(map(slice, row.shape))], row) or _close(many[last], row)
 
 
 def _close(first: Tensor, second: Tensor) -> bool:
