@@ -234,9 +234,12 @@ class DockStore:
             with self.database.writing() as (connection, _):
                 part = orphans[start : start + BATCH]
                 gone = set(part) - _named(connection, part)
-                for digest in gone:
-                    remove(digest)
-                erase(self.blobs.folder.parent, gone)
+                try:
+                    # first: what is left of a content is removed by the next start, a row is not
+                    erase(self.blobs.folder.parent, gone)
+                finally:
+                    for digest in gone:
+                        remove(digest)
         return len(orphans)
 
     def create_token(self, developer: str, *, days: int = 365) -> tuple[str, Token]:

@@ -209,6 +209,37 @@ def test_files_of_another_form_are_none(store, tmp_path, reads, change):
     assert found(indexed(store)) == truth
 
 
+def test_a_centre_that_was_cut_off_is_made_anew(store, tmp_path, reads):
+    index = indexed(store)
+    truth = found(index)
+    index.keep()
+    centre = next((tmp_path / "index").glob("*/*.centre"))
+    centre.write_bytes(centre.read_bytes()[:-4])
+    reads.clear()
+    second = indexed(store)
+    assert (found(second), len(reads)) == (truth, COUNT)
+    assert second.keep() == COUNT
+    reads.clear()
+    assert (found(indexed(store)), reads) == (truth, [])
+
+
+def test_what_is_withdrawn_is_erased_where_its_content_cannot_be_removed(
+    store, tmp_path, monkeypatch
+):
+    indexed(store).keep()
+    gone = specification(7)
+    held = {one.revision: one for one in store.learnwares(limit=100).items}[gone.revision]
+
+    def broken(digest):
+        raise OSError("the disk does not answer")
+
+    monkeypatch.setattr(store.blobs, "remove", broken)
+    with pytest.raises(OSError, match="does not answer"):
+        store.withdraw(held.id, held.developer)
+    rows = next((tmp_path / "index").glob("*/rows"))
+    assert gone.vector.tobytes() not in rows.read_bytes()
+
+
 def test_rows_of_another_server_stay(store):
     one, other = indexed(store), indexed(store)
     assert one.keep() == COUNT
@@ -237,6 +268,19 @@ def test_a_disk_without_room_costs_time_at_the_next_start_alone(store, tmp_path,
     _settle(index)
     assert not list((tmp_path / "index").rglob("names"))
     assert found(index) == found(indexed(store)) == truth
+
+
+def test_a_full_disk_is_no_reason_to_believe_what_was_kept(store, monkeypatch):
+    index = indexed(store)
+    index.keep()
+    best = found(index)[0][0]
+    path = store.blobs.path(store.content(best, "specification"))
+    path.write_bytes(path.read_bytes()[:-1] + b"\1")
+    monkeypatch.setattr("tacit_dock.search.index.SPARE_BYTES", 1 << 60)
+    second = indexed(store)
+    _settle(second)
+    assert (second.status()["unchecked"], second.status()["unreadable"]) == (0, 1)
+    assert best not in dict(found(second))
 
 
 def test_a_dock_keeps_its_index_and_reads_the_contents_once_it_is_ready(filled, tmp_path):

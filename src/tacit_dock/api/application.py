@@ -32,6 +32,9 @@ DESCRIPTION = (
     "specification tells about their data. Every refusal is an RFC 9457 problem."
 )
 
+# All that is lost by one is time at the next start.
+SETTLED_LATER = (OSError, RefusedError, UnavailableError)
+
 
 def application(store: DockStore, settings: DockSettings) -> FastAPI:
     """Return the application: as `tacit_dock.create_application`."""
@@ -81,15 +84,16 @@ def application(store: DockStore, settings: DockSettings) -> FastAPI:
 def _settle(index: Index) -> None:
     """Put on the disk what the next start is quick by, and read what this one was quick by."""
     try:
-        written = index.keep()
-        if written:
+        if written := index.keep():
             write("kept", rows=written)
-        checked = index.status()["unchecked"]
-        if checked:
-            write("checked", rows=checked, wrong=index.check())
-    except (OSError, RefusedError, UnavailableError) as error:
-        # all that is lost is time at the next start
+    except SETTLED_LATER as error:
         write("not kept", error=type(error).__name__)
+    # a full disk is no reason to believe what was kept
+    if checked := index.status()["unchecked"]:
+        try:
+            write("checked", rows=checked, wrong=index.check())
+        except SETTLED_LATER as error:
+            write("not kept", error=type(error).__name__)
 
 
 def _describe(app: FastAPI) -> None:

@@ -282,7 +282,12 @@ class Index:
             ids[at] = listed[revision]
         vectors = VectorStore.of(ids, found.rows)
         quantised = Quantised(vectors)
-        quantised.take(found.bits, found.centres)
+        try:
+            quantised.take(found.bits, found.centres)
+        except ValueError:
+            # files that are damaged are written anew
+            self._on_disk[space] = OnDisk(VectorStore(width), found.made, 0)
+            return
         self._spaces[space], self._quantised[space] = vectors, quantised
         self._on_disk[space] = OnDisk(vectors, found.made, vectors.rows)
         for revision in places:

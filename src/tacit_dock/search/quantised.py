@@ -95,7 +95,13 @@ class Quantised:
         }
 
     def take(self, bits: Mapping[str, Bits], centres: Mapping[str, Vectors]) -> None:
-        """Take over bits of the first rows that were made before, as `bits` and `centres` told."""
+        """Take over bits of the first rows that were made before, as `bits` and `centres` told.
+
+        Raises:
+            ValueError: a centre of another width, past whose end would be read.
+        """
+        if any(len(centres[str(width)]) != width for width in self._widths):
+            raise ValueError("centres: expected as many numbers as bits of a row")
         made = {}
         for width in self._widths:
             index, name = self._empty(width), str(width)
