@@ -383,3 +383,58 @@ def test_a_model_that_makes_much_of_rounding_is_not_refused():
     for (name, _), true in zip(model.named_parameters(), plain, strict=True):
         assert float((found[name] - true).norm()) <= 1e-5 * float(true.norm())
     gradients.detach()
+
+
+class Twice(nn.Module):
+    """What looks a table up for all, in passes of one kind."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.table = nn.Linear(4, 4), nn.Embedding(6, 4)
+
+    def forward(self, values, *, looked=False):
+        found = self.layer(values)
+        return found + self.table(torch.arange(3)).sum(0) if looked else found
+
+
+def test_a_second_pass_of_a_batch_may_show_what_is_taken_further_out():
+    """Uses of the first one are still counted."""
+    torch.manual_seed(0)
+    model, first, second = Twice(), torch.randn(5, 4), torch.randn(5, 4)
+    parameters = dict(model.named_parameters())
+    gradients = ModelGradients(model, parameters)
+    gradients.attach()
+    losses = (model(first) + model(second, looked=True)).square().sum(1)
+    norms = gradients.norms_alone(losses)
+    assert gradients.again == ("",)
+    with gradients.paused():
+        losses = (model(first) + model(second, looked=True)).square().sum(1)
+    for index, loss in enumerate(losses):
+        true = torch.autograd.grad(loss, list(parameters.values()), retain_graph=True)
+        for name, one in zip(parameters, true, strict=True):
+            assert float(norms[name][index]) == pytest.approx(float(one.norm()) ** 2, rel=1e-4)
+    gradients.detach()
+
+
+class Heavy(nn.Module):
+    """What needs more memory than there is, once it is run for more than what is tried."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale, self.room = nn.Parameter(torch.ones(4)), True
+
+    def forward(self, values):
+        if not self.room:
+            raise torch.OutOfMemoryError("no room for a batch")
+        return self.scale * values
+
+
+def test_a_device_that_is_full_is_told_as_it_is():
+    model = nn.Sequential(Heavy(), nn.Linear(4, 2))
+    gradients = ModelGradients(model, dict(model.named_parameters()))
+    gradients.attach()
+    losses = model(torch.randn(5, 4)).sum(1)
+    model[0].room = False
+    with pytest.raises(torch.OutOfMemoryError, match="no room for a batch"):
+        gradients.backward(losses)
+    gradients.detach()

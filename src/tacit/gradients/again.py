@@ -189,6 +189,8 @@ class _Examples:
             return self._one_by_one(drawn) if found is None else found
         except DrawError:
             self.call.refuse_drawn("dropout that is not told apart by examples")
+        except torch.OutOfMemoryError:
+            raise
         except (RuntimeError, TypeError, IndexError) as error:
             why = f"{type(error).__name__} of one alone"
             raise SharedError(self.call.unit.path, why) from error

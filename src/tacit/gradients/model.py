@@ -63,6 +63,8 @@ class ModelGradients:
         # what a pass frees as soon as all uses of a parameter came back
         self._take: Callable[[str, ParameterGradients], None] | None = None
         self._calls: dict[str, int] = {}
+        # of the passes before the one that runs, where a batch passes several times
+        self._earlier: dict[str, int] = {}
         self._back: dict[str, int] = {}
         self._handles: list[RemovableHandle] = []
         self._turned: set[str | None] = set()
@@ -307,6 +309,8 @@ class ModelGradients:
             )
         if self.watching and not self.half:
             self.half = precision_of(next(iter(self.parameters.values()))) in HALVES
+        if self.watching and not self._trying:
+            self._earlier = dict(self._calls)
         if self.watching and not self._tried:
             # the first forward pass shows how the model is called
             self._tried = self._trying = True
@@ -318,7 +322,7 @@ class ModelGradients:
             finally:
                 self._trying = False
             # the passes that were tried have ended, this one goes on
-            self._running, self._calls = True, {}
+            self._running, self._calls = True, dict(self._earlier)
             self.rely()
         if self._whole is not None:
             self._whole.begin(self.model, args)
@@ -337,7 +341,8 @@ class ModelGradients:
         last = self.run_again_higher([name for one in astray for name in one.names.values()])
         if last is not None:
             raise SharedError(astray[0].path, f"others of {self.count}")
-        self._tried = False
+        # uses of outputs that are left never come back
+        self._tried, self._calls = False, self._earlier
         return model(*args, **kwargs)
 
     def refuse_inside(self, path: str) -> None:
@@ -441,6 +446,8 @@ class _ModuleWatch:
         with owner.paused(), without_autocast(gradients.device):
             try:
                 unit.rule(unit.module, inputs, gradients, into)
+            except torch.OutOfMemoryError:
+                raise
             except (RuntimeError, IndexError) as error:
                 raise SharedError(unit.path, type(error).__name__) from error
         owner.came_back(list(unit.names.values()))
