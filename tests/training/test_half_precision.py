@@ -41,6 +41,18 @@ def test_a_certificate_says_that_passes_ran_in_half_precision():
     assert said(load(release.to_dict()))
 
 
+def test_a_loop_says_so_as_soon_as_it_is_known():
+    model = network()
+    private, optimizer = begun(model)
+    assert not said(private)
+    stepped(private, model, optimizer, 1)
+    assert said(private)
+    private.close()
+    private, _ = begun(network().bfloat16())
+    assert said(private)
+    assert said(private._prepared)
+
+
 def test_a_loop_that_is_taken_up_keeps_what_its_first_steps_ran_in(tmp_path):
     model = network()
     private, optimizer = begun(model, checkpoint=tmp_path / "loop", every=1)

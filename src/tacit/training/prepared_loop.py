@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 from tacit._ground.checks import integer, positive
 from tacit._ground.reprs import shown
 from tacit.accounting import least_noise
-from tacit.gradients.batches import refuse_mixing, refuse_without_numbers
+from tacit.gradients.batches import in_halves, refuse_mixing, refuse_without_numbers
 from tacit.gradients.correlated import CorrelatedDPSGD
 from tacit.gradients.given import GivenNoise
 from tacit.gradients.methods import DPSGD
@@ -152,6 +152,7 @@ def prepare_private(
         person=None if settings.person is None else settings.person.unit,
         factor=factor,
         streamed=settings.records is not None,
+        half=in_halves(model),
     )
     if isinstance(promise, Table) and promise.epsilon is not None:
         details = calibrated(details, promise.epsilon)

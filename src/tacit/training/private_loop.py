@@ -132,7 +132,9 @@ class PrivateLoop:
 
     @property
     def guarantees(self) -> tuple[Guarantee, ...]:
-        """What all steps together are certified for."""
+        """What all steps together are certified for, with what their passes showed so far."""
+        if self._gradients.half:
+            return certified(replace(self._details, half=True))
         return self._prepared.guarantees
 
     @property
