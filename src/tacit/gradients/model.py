@@ -312,20 +312,23 @@ class ModelGradients:
         if self.watching and not self._trying:
             self._earlier = dict(self._calls)
         if self.watching and not self._tried:
-            # the first forward pass shows how the model is called
-            self._tried = self._trying = True
-            try:
-                calibrate(self, args, kwargs)
-            except BaseException:
-                self._tried = False
-                raise
-            finally:
-                self._trying = False
-            # the passes that were tried have ended, this one goes on
-            self._running, self._calls = True, dict(self._earlier)
-            self.rely()
+            self._try(args, kwargs)
         if self._whole is not None:
             self._whole.begin(self.model, args)
+
+    def _try(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Find where gradients are taken: the first forward pass shows how the model is called."""
+        self._tried = self._trying = True
+        try:
+            calibrate(self, args, kwargs)
+        except BaseException:
+            self._tried = False
+            raise
+        finally:
+            self._trying = False
+        # the passes that were tried have ended, this one goes on
+        self._running, self._calls = True, dict(self._earlier)
+        self.rely()
 
     def _end(
         self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
