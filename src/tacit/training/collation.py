@@ -21,8 +21,8 @@ class CheckedCollation:
     """Puts records together as asked, and holds a row of some batches against its record alone.
 
     The 1st, 2nd, 4th, 8th … batch, each by another row. What draws, such as masks of words, is not
-    held, for alone it would draw other numbers. Whole numbers, which may count rows, tell of the order
-    alone; so does a row that is shorter alone, as texts are that are padded to the longest.
+    held, for alone it would draw other numbers. Whole numbers, which may count rows, tell of the
+    order alone; so does a row that is shorter alone, as texts are that are padded to the longest.
 
     Args:
         collate: puts records together.
