@@ -180,17 +180,26 @@ def test_files_that_came_beside_or_that_all_may_change_are_named(tmp_path, monke
     assert told.sentence.startswith("tacit/two.py came beside what was installed; one.py can be")
 
 
-def test_a_folder_that_all_may_change_is_as_its_files(tmp_path, monkeypatch):
-    (tmp_path / "tacit").mkdir()
+@pytest.mark.parametrize("open_to_all", ["tacit/cli", "tacit", "."])
+def test_a_folder_that_all_may_change_is_as_its_files(tmp_path, monkeypatch, open_to_all):
+    (tmp_path / "tacit" / "cli").mkdir(parents=True)
     found = installation(tmp_path, b"one")
     record = Path(tmp_path / "tacit_privacy-1.dist-info" / "RECORD")
-    record.write_text(record.read_text() + "tacit/__init__.py,,\n")
-    (tmp_path / "tacit" / "__init__.py").write_text("")
-    (tmp_path / "tacit").chmod(0o777)
+    names = ("tacit/__init__.py", "tacit/cli/__init__.py")
+    # the folder of all packages has no file of this one
+    record.write_text("".join(f"{name},sha256=x,\n" for name in names))
+    for name in names:
+        (tmp_path / name).write_text("")
+    place = tmp_path / open_to_all
+    place.chmod(0o777)
     monkeypatch.setattr(checks, "distribution", lambda name: found)
     [told] = checks.files()
-    assert not told.well
-    assert told.sentence.startswith("tacit can be changed by every user")
+    named = str(tmp_path) if open_to_all == "." else open_to_all
+    assert f"{named} can be changed by every user" in str(told.sentence)
+    monkeypatch.setattr(checks, "_altered", lambda one: (2, []))
+    place.chmod(0o755)
+    [told] = checks.files()
+    assert told.well
 
 
 def test_no_random_bits_and_no_packages_end_in_a_sentence(monkeypatch, capsys):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from fractions import Fraction
 from typing import Any
@@ -131,6 +133,21 @@ def test_an_edited_link_is_not_whole(place: int) -> None:
         edited[2][place] = value
         same = type(value) is type(whole[2][place]) and value == whole[2][place]
         assert are_whole(edited, 0, "0" * 64) is same, value
+
+
+@pytest.mark.parametrize("column", range(5, 9))
+@pytest.mark.parametrize("text", ["\\", '"', "é", "\0", "\n", "\U0001f600", 'drawn", "t'])
+def test_a_link_whose_hash_is_of_what_canonical_json_escapes_is_not_whole(
+    column: int, text: str
+) -> None:
+    (link,) = links(1)
+    link[column] = text
+    previous, place, kind, number, secret, *others, _ = link
+    quoted = '", "'.join(others)
+    content = f'["{previous}", {place}, "{kind}", {number}, {json.dumps(secret)}, "{quoted}"]'
+    link[-1] = hashlib.sha256(content.encode()).hexdigest()
+    assert link[-1] != seal(dict(zip(SEALED, link, strict=False)))
+    assert not are_whole([link], 0, "0" * 64)
 
 
 def test_texts_moved_over_the_edge_of_a_column_are_not_whole() -> None:

@@ -97,24 +97,26 @@ def are_whole(links: Sequence[Sequence[Any]], place: int, previous: str) -> bool
     """Whether links follow a place of the chain one by one, each with the hash of its content.
 
     Each is written as ``seal`` writes what a ledger enters, in a third of the time: status, time
-    and digests need no escapes there. Text that holds quotes, or that is none, is written as no
-    such link is; it is left to ``seal``, so that False is no finding.
+    and digests need no escapes there. A link that needs some is left to ``seal``, so that False is
+    no finding.
     """
     contents = list[str]()
     try:
         for earlier, at, kind, number, secret, status, time, row, account, _ in links:
-            # a join takes text alone
             texts = '", "'.join((status, time, row, account))
             contents.append(f'["{earlier}", {at}, "{kind}", {number}, {TEXT(secret)}, "{texts}"]')
+        froms, places, kinds, numbers, _, *columns, hashes = zip(*links, strict=True)
+        # a join takes text alone, and an escape makes it longer; other hashes are seen to be such
+        plain = "".join((previous, *map("".join, columns)))
     except TypeError:
         return False
-    froms, places, kinds, numbers, *_, hashes = zip(*links, strict=True)
     # what is equal to a text is one, and a fraction is written as no whole number is
     return (
-        places == tuple(range(place + 1, place + 1 + len(links)))
+        len(TEXT(plain)) == len(plain) + 2
+        and places == tuple(range(place + 1, place + 1 + len(links)))
         and froms == (previous, *hashes[:-1])
         and {*kinds} <= TABLE_OF.keys()
-        and {*map(type, numbers)} == {int}
+        and {*map(type, places + numbers)} == {int}
         and hashes == tuple([sha256(content.encode()).hexdigest() for content in contents])
     )
 

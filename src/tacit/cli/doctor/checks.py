@@ -95,12 +95,16 @@ def _added(installed: Distribution) -> list[str]:
 
 
 def _open_to_all(installed: Distribution) -> list[str]:
-    """Return the files on record, and the folders they are in, that every user may write to."""
-    files = {str(one): Path(str(one.locate())) for one in installed.files or ()}
-    # whoever may write to a folder may put another file in the place of one
-    folders = {str(Path(name).parent): path.parent for name, path in files.items()}
-    places = {**files, **dict(sorted(folders.items()))}
-    return [name for name, path in places.items() if path.exists() and path.stat().st_mode & 0o002]
+    """Return the files on record, and the folders above them, that every user may write to."""
+    names = [str(one) for one in installed.files or ()]
+    # whoever may write to a folder may put another file, or another folder, in the place of one
+    folders = sorted({folder.as_posix() for name in names for folder in Path(name).parents})
+    places = {name: Path(str(installed.locate_file(name))) for name in (*names, *folders)}
+    return [
+        path.resolve().as_posix() if name.startswith(".") else name
+        for name, path in places.items()
+        if path.exists() and path.stat().st_mode & 0o002
+    ]
 
 
 def _altered(installed: Distribution) -> tuple[int, list[str]]:
