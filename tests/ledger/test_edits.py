@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tacit.ledger import Ledger, verify_ledger
+from tests.cli_runner import Tacit
 from tests.ledger.guarantees import gdp, nats, pair
 
 TABLES = ("tacit_meta", "tacit_secrets", "tacit_budgets", "tacit_entries", "tacit_chain")
@@ -279,6 +280,16 @@ def test_an_index_emptied_of_what_a_table_holds_is_named(path: Path) -> None:
     assert len(Ledger(path).entries()) == 100
     findings = verify_ledger(path).findings
     assert any("the file contradicts itself" in found and index in found for found in findings)
+
+
+def test_a_name_in_the_file_is_no_line_of_what_is_told(path: Path, tacit: Tacit) -> None:
+    index = "x\nwhole: 100 records, none edited"
+    edit(path, f'CREATE INDEX "{index}" ON tacit_entries (status)')
+    stale(path, index, "UPDATE tacit_entries SET status = 'lost' WHERE number = 5")
+    done = tacit("ledger", "verify", "--ledger", path)
+    assert done.code == 1
+    assert "the file contradicts itself" in done.out
+    assert {line[:8] for line in done.out.splitlines()} == {"edited: "}
 
 
 @pytest.mark.parametrize(

@@ -191,7 +191,7 @@ def verify(
             console, "checkpoint", f"{result.checkpoint} (kept elsewhere, --since goes on from it)"
         )
     for finding in result.findings:
-        console.print(Text(f"edited: {finding}", "bold red"))
+        console.print(Text(in_one_line(f"edited: {finding}"), "bold red"))
     raise typer.Exit(0 if result.holds else 1)
 
 
