@@ -259,6 +259,7 @@ JOINED = {
     "a mask of all, in place": lambda values: values * torch.empty_like(values).bernoulli_(
         values.mean(0).sigmoid()
     ),
+    "a count of all": lambda values: values * torch.poisson(values.abs().mean(0)),
     "noise about a mean": lambda values: values + torch.normal(
         values.mean(0).expand_as(values), 1.0
     ),
@@ -287,12 +288,28 @@ def test_what_is_drawn_by_a_law_of_other_examples_is_refused(name):
     gradients.detach()
 
 
-def test_what_is_drawn_by_a_law_of_each_example_is_taken():
-    model = nn.Sequential(Drawn(lambda values: torch.bernoulli(values.sigmoid())), nn.Linear(3, 3))
+OWN = {
+    "bernoulli": lambda values: torch.bernoulli(values.sigmoid()),
+    "poisson": lambda values: torch.poisson(values.abs()),
+    "multinomial": lambda values: values * torch.multinomial(values.softmax(1), 1),
+}
+
+
+class Always(Drawn):
+    def forward(self, values):
+        return self.draw(values)
+
+
+@pytest.mark.parametrize("kind", [Drawn, Always])
+@pytest.mark.parametrize("name", OWN)
+def test_what_is_drawn_by_a_law_of_each_example_is_taken(name, kind):
+    torch.manual_seed(0)
+    model = nn.Sequential(kind(OWN[name]), nn.Linear(3, 3))
     gradients = ModelGradients(model, dict(model.named_parameters()))
     gradients.attach()
     gradients.backward(model(torch.randn(5, 3)).sum(1))
     assert set(gradients.found) == {"1.weight", "1.bias"}
+    assert not gradients.again
     gradients.detach()
 
 

@@ -21,11 +21,12 @@ T = TypeVar("T")
 DRAWS = {
     "bernoulli", "bernoulli_", "rand", "rand_like", "randn", "randn_like", "randint",
     "randint_like", "randperm", "uniform", "uniform_", "normal", "normal_", "exponential",
-    "exponential_", "native_dropout",
+    "exponential_", "native_dropout", "multinomial", "poisson",
 }  # fmt: skip
 DROPOUT = "native_dropout"
 # What their law follows from; of the others tensors are read by their shape alone.
-OF_LAW = {"p", "mean", "std", "low", "high", "n", "from", "to", "lambd", "train"}
+OF_LAW = {"p", "mean", "std", "low", "high", "n", "from", "to", "lambd", "train", "replacement"}
+OF_WHOLE = {"aten.bernoulli.default", "aten.multinomial.default", "aten.poisson.default"}
 # Between a probability or the like of an example among others and alone, and in half precision.
 SAME_LAW, ROUGH_LAW = 1e-3, 5e-2
 
@@ -268,7 +269,7 @@ def _law(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, An
     """Return the arguments that what a function draws follows from, by name."""
     named = [one.name for one in func._schema.arguments]
     given = dict(zip(named, args, strict=False)) | kwargs
-    own = OF_LAW | {"self"} if str(func) == "aten.bernoulli.default" else OF_LAW
+    own = OF_LAW | {"self"} if str(func) in OF_WHOLE else OF_LAW
     return {
         name: one.detach().clone() if isinstance(one, Tensor) else one
         for name, one in given.items()
