@@ -148,6 +148,35 @@ def test_columns_are_those_that_a_table_of_words_shows_and_cells_need_be_no_text
     assert there.read("other") == (["cell"], [("\ufffdA",)])
 
 
+@pytest.mark.parametrize(
+    "made", ["SELECT 'computed' AS x, 1 AS rowid", "SELECT w AS x, rowid FROM t"]
+)
+def test_a_table_of_words_that_is_of_a_view_is_none_that_is_here(tmp_path, made):
+    path = tmp_path / "words.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.executescript(
+            f"CREATE TABLE t (w); INSERT INTO t VALUES ('a'); CREATE VIEW v AS {made};"
+            "CREATE VIRTUAL TABLE words USING fts5 (x, content='v')"
+        )
+    connection.close()
+    with pytest.raises(sqlite3.OperationalError):
+        StoredTables(path).read("words")
+    assert StoredTables(path).read("t") == (["w"], [("a",)])
+
+
+def test_a_column_that_a_table_of_words_computes_is_no_longer_than_its_file(tmp_path):
+    path = tmp_path / "words.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.executescript(
+            "CREATE TABLE t (id INTEGER PRIMARY KEY, x AS (zeroblob(1 << 24)));"
+            "INSERT INTO t (id) VALUES (1);"
+            "CREATE VIRTUAL TABLE words USING fts5 (x, content='t', content_rowid='id')"
+        )
+    connection.close()
+    with pytest.raises(sqlite3.DataError, match="too big"):
+        StoredTables(path).read("words")
+
+
 def test_a_page_that_is_named_often_is_read_as_often_as_a_file_may_be(tmp_path):
     path = tmp_path / "pages.sqlite"
     with sqlite3.connect(path) as connection:

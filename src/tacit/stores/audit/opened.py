@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ Rows = npt.NDArray[np.float32]
 SEALED = ("tacit_documents", "tacit_store")
 # How often a byte of a database may be read: a table of words to search for has what another has.
 MOST_TIMES = 4
+# Bytes that a text of SQLite may have though the file is small, as what its schema is put into.
+LEAST_LENGTH = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -123,6 +125,10 @@ class StoredTables:
         # immutable: no journal or lock is made beside what is looked at
         place = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
         self._connection = sqlite3.connect(place, uri=True)
+        # a table of words may be of a view, which may be without an end
+        self._connection.set_authorizer(_of_no_view)
+        length = max(MOST_TIMES * path.stat().st_size, LEAST_LENGTH)
+        self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, length)
         # a cell of other bytes is one
         self._connection.text_factory = lambda cell: cell.decode("utf-8", "replace")
         self._left = MOST_TIMES * path.stat().st_size
@@ -133,6 +139,7 @@ class StoredTables:
         """Return the columns of one of ``names``, and its rows.
 
         Raises:
+            sqlite3.OperationalError: a virtual table that is of a view, or of what is not here.
             sqlite3.DatabaseError: it is none, or there are more of them than the file holds.
         """
         if table not in self.names:
@@ -144,12 +151,25 @@ class StoredTables:
         listed, rows = ", ".join(map(_quoted, columns)), []
         if not columns:
             return [], []
-        for row in self._connection.execute(f"SELECT {listed} FROM {_quoted(table)}"):
+        for row in self._rows(f"SELECT {listed} FROM {_quoted(table)}"):
             self._left -= 1 + sum(len(one) for one in row if isinstance(one, bytes | str))
             if self._left < 0:
                 raise sqlite3.DatabaseError("more rows than its file holds")
             rows.append(row)
         return columns, rows
+
+    def _rows(self, asked: str) -> Iterator[tuple[Any, ...]]:
+        try:
+            yield from self._connection.execute(asked)
+        except sqlite3.DatabaseError as error:
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_AUTH:
+                raise sqlite3.OperationalError("a table of a view") from None
+            raise
+
+
+def _of_no_view(*asked: Any) -> int:
+    """Allow what is asked for directly; last stands the view that it is asked for by."""
+    return sqlite3.SQLITE_OK if asked[-1] is None else sqlite3.SQLITE_DENY
 
 
 def _quoted(name: str) -> str:

@@ -133,7 +133,7 @@ def read_qdrant(path: Path, by: str | None = None) -> OpenedStore:
 def _point(content: bytes, by: str | None) -> _Point:
     held = _Reader(io.BytesIO(content)).load()
     # one without a state was made and never filled
-    fields = held.fields if isinstance(held, _Held) else {}
+    fields = getattr(held, "fields", {}) if isinstance(held, _Held) else {}
     payload = fields.get("payload") or {}
     rows, other = _vectors(fields.get("vector"), MOST_TIMES * len(content))
     names = {"id", *payload}
