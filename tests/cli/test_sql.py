@@ -45,6 +45,18 @@ def test_a_number_that_no_double_holds_is_refused(policy, tmp_path, tacit: Tacit
     refused(tacit(*ASKED, file), "--declarations: expected")
 
 
+@pytest.mark.parametrize(
+    "line", ['ledger = "~nobody-here/l.db"', '[tables]\nt = "~nobody-here/t.csv"']
+)
+def test_a_folder_of_nobody_is_a_sentence(tmp_path: Path, tacit: Tacit, line: str) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text(f'person = "who"\n{line}\n')
+    refused(tacit(*ASKED, file), "--declarations: expected a path of", "~nobody-here")
+    refused(tacit(*ASKED, "~nobody-here/policy.toml"), "--declarations: cannot read ~nobody-here")
+    asked = (*ASKED[:2], "--table", "t=~nobody-here/t.csv", "--person", "who", "--mu", "1")
+    refused(tacit(*asked, "--bounds", "x=0:10"), "~nobody-here")
+
+
 def test_a_secret_is_named_beside_the_ledger_of_a_policy(policy, tmp_path, tacit: Tacit) -> None:
     file = policy('ledger = "l.db"')
     for code in (0, 2):

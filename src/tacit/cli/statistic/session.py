@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -153,7 +154,7 @@ def _lines(questions: str) -> list[str]:
         text = sys.stdin.read()
     else:
         try:
-            text = Path(questions).expanduser().read_text("utf-8")
+            text = Path(os.path.expanduser(questions)).read_text("utf-8")
         except FileNotFoundError:
             raise ValueError(f"--questions: no such file: {questions}") from None
         except (OSError, UnicodeDecodeError):

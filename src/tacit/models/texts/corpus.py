@@ -116,7 +116,7 @@ def read_text(path: str | os.PathLike[str], *, name: str = "text") -> str:
     """
     if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
         raise ValueError(f"{name}: expected a file or a folder, got {path!r}")
-    place = Path(path).expanduser()
+    place = Path(os.path.expanduser(path))
     if not place.exists():
         raise ValueError(f"{name}: no such file or folder: {place}")
     files = sorted(place.iterdir()) if place.is_dir() else [place]

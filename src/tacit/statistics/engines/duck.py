@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from tacit.statistics.engines.dialects import DUCKDB, Dialect
@@ -121,7 +120,7 @@ class DuckDB:
             return self._described(name, self.dialect.named(held), person)
         from tacit._ground.parquet import literal_path
 
-        path = str(Path(source).expanduser())
+        path = os.path.expanduser(source)
         head = _head(path, name)
         for magic, kind in FOREIGN.items():
             if head.startswith(magic):

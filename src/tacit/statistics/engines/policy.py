@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -58,7 +59,7 @@ def read_policy(path: str) -> TablePolicy:
         'customer'
     """
     try:
-        content = tomllib.loads(Path(path).expanduser().read_text("utf-8"))
+        content = tomllib.loads(Path(os.path.expanduser(path)).read_text("utf-8"))
     except OSError as error:
         raise ValueError(f"policy: cannot read {path} ({error.strerror})") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError):
@@ -68,7 +69,7 @@ def read_policy(path: str) -> TablePolicy:
             raise ValueError(f"policy: expected {', '.join(KNOWN)}, got {name!r}")
         if not isinstance(held, KNOWN[name]) or isinstance(held, bool):  # type: ignore[arg-type]
             raise ValueError(f"policy: expected another kind of value for {name!r}")
-    folder = Path(path).expanduser().parent
+    folder = Path(os.path.expanduser(path)).parent
     tables, public = _tables(content.get("tables", {}), folder, "database" in content)
     settings: dict[str, Any] = {name: content[name] for name in SETTINGS if name in content}
     if "ledger" in settings:
@@ -91,7 +92,15 @@ def _ledger(place: str, folder: Path) -> str:
         return place
     file = path.removeprefix("/").partition("?")[0] if url else place
     # one without a file is refused where it is opened
-    return place if file in ("", ":memory:") else str(folder / Path(file).expanduser())
+    return place if file in ("", ":memory:") else _beside(folder, "ledger", file)
+
+
+def _beside(folder: Path, name: str, path: str) -> str:
+    try:
+        return str(folder / Path(path).expanduser())
+    except RuntimeError:
+        # a user unknown to the system
+        raise ValueError(f"policy: expected a path of {name}, got {path!r}") from None
 
 
 def _tables(
@@ -106,7 +115,7 @@ def _tables(
         path = own.get("path", name if there else None)
         if not isinstance(path, str):
             raise ValueError(f"policy: expected a path of the table {name!r}, got none")
-        found[name] = path if there else str(folder / Path(path).expanduser())
+        found[name] = path if there else _beside(folder, f"the table {name!r}", path)
         if not isinstance(own.get("public", False), bool):
             raise ValueError(f"policy: expected true or false for public of {name!r}")
         if own.get("public", False):

@@ -205,7 +205,7 @@ def run_sql(sql: str, database: str | os.PathLike[str] | None, *, show_values: b
     location = os.fspath(database)
     if "://" in location:
         return _sqlalchemy(sql, location, show_values)
-    path = Path(location).expanduser().resolve()
+    path = Path(os.path.expanduser(location)).resolve()
     try:
         with path.open("rb") as file:
             magic = file.read(16)
