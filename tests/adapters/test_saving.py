@@ -8,7 +8,7 @@ import pytest
 import torch
 from peft import LoraConfig
 
-from tacit.adapters.saving import Factors, write_adapter
+from tacit.adapters.saving import Factors, read_adapter, write_adapter
 
 NAMES = [f"block.{place}.{part}" for place in range(3) for part in ("query", "key", "value")]
 
@@ -54,3 +54,8 @@ def test_the_bytes_do_not_depend_on_hashes(tmp_path):
         subprocess.run([sys.executable, "-c", program, str(folder)], env=environment, check=True)
         found.append({path.name: path.read_bytes() for path in sorted(folder.iterdir())})
     assert found[0] == found[1]
+
+
+def test_a_folder_of_an_unknown_user_is_refused_in_a_sentence():
+    with pytest.raises(ValueError, match="folder: expected a file path"):
+        read_adapter("~nobody.of.this.name/adapter")

@@ -257,7 +257,7 @@ def test_a_figure_without_matplotlib_is_refused_before_anything_is_computed(
         (("gaussian", "--noise-std", 1, "--epsilon", -1), ("--epsilon", "-1.0")),
         (("gaussian", "--noise-std", 1, "--epsilon", "nan"), ("--epsilon", "NaN")),
         (("gaussian", "--epsilon", 0, "--delta", 0.1), ("--epsilon", "0.0")),
-        (("gaussian", "--epsilon", 1, "--delta", 0), ("epsilon, delta", "not enough")),
+        (("gaussian", "--epsilon", 1, "--delta", 0), ("--epsilon, --delta", "not enough")),
         (("laplace", "--scale", 1, "--steps", 0), ("--steps", "0")),
         (("randomized-response", "--truth-probability", 2), ("--truth-probability", "2.0")),
         (("randomized-response", "--categories", 1), ("--categories", "1")),

@@ -96,6 +96,14 @@ def test_a_ledger_of_a_policy_is_one_file_from_wherever_it_is_asked(
     assert Ledger(str(tmp_path / "l.db")).secrets() == ("shop",)
 
 
+def test_a_ledger_of_a_policy_is_no_uri_of_sqlite(policy, tacit: Tacit) -> None:
+    """SQLite would open ``l.db`` of the current folder, and we a file of that whole name."""
+    for location in ("sqlite:///file:l.db?mode=rwc&uri=true", "file:l.db"):
+        refused(
+            tacit(*ASKED, policy(f'ledger = "{location}"')), "--declarations: ", "a URI of SQLite"
+        )
+
+
 def test_what_a_policy_names_is_not_named_otherwise(policy, tmp_path, tacit: Tacit) -> None:
     file = policy('ledger = "l.db"\nsecret = "shop"')
     refused(tacit(*ASKED, file, "--secret", "other"), "--secret", "as the policy says")

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tacit._ground.files import check_room
+from tacit._ground.files import absolute, check_room
 from tacit.adapters.layers import AdapterLayer, Attached, check_frozen
 from tacit.adapters.proof import Frozen
 from tacit.adapters.release import ADAPTER, MODEL, TrainedAdapter
@@ -130,7 +130,7 @@ class AdapterRun:
         place = self.run.checkpoint
         # a full disk is told before anything is spent
         self._check_room()
-        if place is None or not Path(place).expanduser().exists():
+        if place is None or not absolute("checkpoint", place).exists():
             self._check_save()
         folder = None
         if place is not None:
@@ -171,7 +171,7 @@ class AdapterRun:
         """Refuse a full disk before anything is spent; a run that was begun has its files."""
         layers = self.steps.layers
         if self.run.checkpoint is not None:
-            place = Path(self.run.checkpoint).expanduser().resolve()
+            place = absolute("checkpoint", self.run.checkpoint)
             if (place / STATE).exists():
                 return
             # the last state and the next, each with two moments of Adam

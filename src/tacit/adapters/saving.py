@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tacit._ground.files import absolute
 from tacit._ground.reprs import shown
 from tacit.adapters.layers import AdapterLayer
 from tacit.adapters.release import ADAPTER, KIND, TrainedAdapter
@@ -193,7 +194,7 @@ def read_adapter(folder: str | Path) -> Release[TrainedAdapter]:
     from safetensors import safe_open
     from safetensors.torch import load_file
 
-    place = Path(folder).expanduser()
+    place = absolute("folder", folder)
     if not (place / RELEASE).is_file():
         raise ValueError(
             f"folder: expected an adapter with {RELEASE} beside it, got {shown(str(folder))}"

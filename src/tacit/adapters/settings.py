@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
+from tacit._ground.files import absolute
 from tacit._ground.reprs import shown
 from tacit._ground.values import Count, Positive, Within, value
 from tacit.gradients.given import GivenNoise as GivenNoise
@@ -138,7 +139,7 @@ class AdapterFolder:
                 "without noise: A beside a noiseless B tells the gradients (lora-privacy, "
                 "Proposition 2); unprotected=True (--unprotected) writes it for yourself"
             )
-        place = Path(self.path).expanduser().resolve()
+        place = absolute("save", self.path)
         if checkpoint is not None and place.is_dir():
             # a run that died after its adapter was written is taken up
             return place

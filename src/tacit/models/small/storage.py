@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tacit._ground.files import absolute
 from tacit.documents import dumps, read
 
 RECIPE = "recipe.json"
@@ -40,7 +41,7 @@ def check_new_folder(name: str, folder: str | os.PathLike[str]) -> Path:
     """Return ``folder`` resolved, when it does not exist and can be made."""
     if not isinstance(folder, (str, os.PathLike)) or not os.fspath(folder):
         raise ValueError(f"{name}: expected a folder, got {folder!r}")
-    target = Path(folder).expanduser().resolve()
+    target = absolute(name, folder)
     if target.exists():
         raise ValueError(f"{name}: expected a folder that does not exist yet, got {target}")
     make_parents(name, target)

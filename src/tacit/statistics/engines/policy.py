@@ -91,6 +91,9 @@ def _ledger(place: str, folder: Path) -> str:
     if url and not kind.startswith("sqlite"):
         return place
     file = path.removeprefix("/").partition("?")[0] if url else place
+    if file.startswith("file:"):
+        # SQLite reads a path out of it, and the budget hangs on which file it is
+        raise ValueError("policy: expected a path or a URL of a ledger, got a URI of SQLite")
     # one without a file is refused where it is opened
     return place if file in ("", ":memory:") else _beside(folder, "ledger", file)
 
