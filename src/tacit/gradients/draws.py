@@ -40,8 +40,8 @@ class LawError(DrawError):
 
 
 @dataclass(frozen=True, eq=False)
-class Draw:
-    """What was drawn at a time.
+class DrawnValues:
+    """What a module drew at once, and by which law.
 
     Attributes:
         values: that were drawn.
@@ -107,7 +107,7 @@ class Drawn(TorchDispatchMode):
 
     def __init__(self, *, lost: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.values: list[Draw] = []
+        self.values: list[DrawnValues] = []
         self.lost = lost
 
     def __torch_dispatch__(
@@ -123,7 +123,7 @@ class Drawn(TorchDispatchMode):
         if draws:
             # what follows may scale it in place; of dropout the mask
             values = (found[1] if _name(func) == DROPOUT else found).clone()
-            self.values.append(Draw(values, law))
+            self.values.append(DrawnValues(values, law))
         return found
 
     def again(self, count: int, place: int | None) -> AbstractContextManager[Any]:
@@ -163,7 +163,7 @@ class DrawnAgain(TorchDispatchMode):
         place: of the only example that runs; None where ``vmap`` runs each of them.
     """
 
-    def __init__(self, values: Sequence[Draw], count: int, place: int | None) -> None:
+    def __init__(self, values: Sequence[DrawnValues], count: int, place: int | None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._left, self._count, self._place = list(values), count, place
 
