@@ -14,6 +14,7 @@ import pytest
 
 from tacit.ledger import Budget, BudgetExceededError, Ledger, NoBudgetError, verify_ledger
 from tests.cli_runner import Tacit, refused
+from tests.ledger.edited import copied, edit
 from tests.ledger.guarantees import gdp, nats, pair
 
 
@@ -37,17 +38,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def path(whole: Path, tmp_path: Path) -> Path:
     """A copy of its own for every test."""
-    location = tmp_path / "ledger.db"
-    with closing(sqlite3.connect(whole)) as held, closing(sqlite3.connect(location)) as copied:
-        held.backup(copied)
-    return location
-
-
-def edit(path: Path, *statements: str) -> None:
-    with closing(sqlite3.connect(path)) as connection:
-        for statement in statements:
-            connection.execute(statement)
-        connection.commit()
+    return copied(whole, tmp_path)
 
 
 def test_a_whole_ledger_verifies(path: Path, tacit: Tacit) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from tacit.ledger import Ledger, verify_ledger
 from tests.cli_runner import Tacit
+from tests.ledger.edited import copied, edit
 from tests.ledger.guarantees import gdp, nats, pair
 
 TABLES = ("tacit_meta", "tacit_secrets", "tacit_budgets", "tacit_entries", "tacit_chain")
@@ -41,17 +42,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def path(whole: Path, tmp_path: Path) -> Path:
-    location = tmp_path / "ledger.db"
-    with closing(sqlite3.connect(whole)) as held, closing(sqlite3.connect(location)) as copied:
-        held.backup(copied)
-    return location
-
-
-def edit(path: Path, *statements: str) -> None:
-    with closing(sqlite3.connect(path)) as connection:
-        for statement in statements:
-            connection.execute(statement)
-        connection.commit()
+    return copied(whole, tmp_path)
 
 
 def holds(path: Path) -> bool:
